@@ -1,0 +1,1 @@
+"""Forebay: Kafka in front of Spark, in SQL."""

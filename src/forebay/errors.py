@@ -1,0 +1,340 @@
+"""Every error Forebay raises, in one tree.
+
+    ForebayError                     FB0000
+    ├── StatementError               FB1000  wrong SQL or wrong use; exit code 2
+    │   ├── SqlSyntaxError           FB1001  the statement does not parse
+    │   ├── UnsupportedSqlError      FB1002  it parses, but this cannot be done
+    │   ├── UnknownObjectError       FB1101  no such source, view, …
+    │   ├── ObjectExistsError        FB1102  that name is taken
+    │   ├── ObjectInUseError         FB1103  something still reads from it
+    │   └── OptionError              FB1200
+    │       ├── UnknownOptionError   FB1201
+    │       ├── OptionValueError     FB1202
+    │       ├── MissingOptionError   FB1203
+    │       ├── OptionConflictError  FB1204
+    │       ├── DeniedOptionError    FB1205  a pass-through key that endangers
+    │       └── SecretMissingError   FB1206  a secret that is not kept on disk
+    ├── RecordError                  FB2000  one record could not be decoded
+    ├── ConnectorError               FB3000
+    │   ├── UnreachableError         FB3001  retryable; exit code 3
+    │   ├── AuthError                FB3002  exit code 3
+    │   ├── UnknownTopicError        FB3003
+    │   ├── OffsetOutOfRangeError    FB3004  records are gone: which ones
+    │   ├── TopicRecreatedError      FB3005
+    │   ├── CommitError              FB3006  retryable
+    │   ├── ReadStalledError         FB3007  retryable
+    │   ├── NoOffsetError            FB3008  auto.offset.reset = none, and no offset
+    │   └── ConnectorStateError      FB3009  a verb called out of order
+    ├── RuntimeFailure               FB4000
+    │   ├── QueryFailedError         FB4001
+    │   ├── WaitTimeoutError         FB4002  exit code 4
+    │   ├── AlreadyRunningError      FB4003
+    │   ├── CheckpointError          FB4004
+    │   └── SessionClosedError       FB4005
+    └── StackError                   FB5000  the embedded broker and registry
+        ├── JavaMissingError         FB5001
+        ├── DownloadError            FB5002  retryable; exit code 3
+        ├── ChecksumError            FB5003
+        ├── StackStartError          FB5004
+        └── StackNotRunningError     FB5005
+
+Codes are stable: scripts may match on them. An error survives pickling, because it may cross from a
+Spark executor to the driver, and its text starts with its code, because Spark hands it on as text.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+
+@dataclass(frozen=True)
+class Position:
+    """Where in a statement something is wrong: line and column count from 1."""
+
+    line: int
+    column: int
+    length: int = 1
+
+
+class ForebayError(Exception):
+    """Base of all. `remedy` is one line that says what to do next."""
+
+    code: ClassVar[str] = "FB0000"
+    retryable: ClassVar[bool] = False
+    exit_code: ClassVar[int] = 1
+    default_remedy: ClassVar[str] = ""
+
+    def __init__(self, message: str, *, remedy: str = "", **details: Any) -> None:
+        super().__init__(message)
+        self.message = message
+        self.remedy = remedy or self.default_remedy
+        self.details = details
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, (type(self), self.message, self.__dict__)
+
+    def __str__(self) -> str:
+        text = f"{self.code}: {self.message}"
+        return f"{text}\n  remedy: {self.remedy}" if self.remedy else text
+
+
+def _rebuild(cls: type[ForebayError], message: str, state: dict[str, Any]) -> ForebayError:
+    error = cls.__new__(cls)
+    Exception.__init__(error, message)
+    error.__dict__.update(state)
+    return error
+
+
+class StatementError(ForebayError):
+    """Wrong SQL. Knows the statement and the place in it, and draws a caret under it."""
+
+    code = "FB1000"
+    exit_code = 2
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        remedy: str = "",
+        position: Position | None = None,
+        statement: str = "",
+        **details: Any,
+    ) -> None:
+        super().__init__(message, remedy=remedy, **details)
+        self.position = position
+        self.statement = statement
+
+    def at(self, position: Position | None, statement: str = "") -> StatementError:
+        """The same error, placed; a place already known is kept."""
+        self.position = self.position or position
+        self.statement = self.statement or statement
+        return self
+
+    def __str__(self) -> str:
+        if not self.position:
+            return super().__str__()
+        head = f"{self.code}: {self.message} (line {self.position.line}, column {self.position.column})"
+        parts = [head, *_caret(self.statement, self.position)]
+        if self.remedy:
+            parts.append(f"  remedy: {self.remedy}")
+        return "\n".join(parts)
+
+
+def _caret(statement: str, position: Position) -> list[str]:
+    lines = statement.splitlines()
+    if not 1 <= position.line <= len(lines):
+        return []
+    line = lines[position.line - 1]
+    gutter = f"  {position.line} | "
+    # Tabs keep their width under the caret only when they are repeated there.
+    lead = "".join("\t" if char == "\t" else " " for char in line[: position.column - 1])
+    return [gutter + line, " " * (len(gutter) - 2) + "| " + lead + "^" * max(1, position.length)]
+
+
+class SqlSyntaxError(StatementError):
+    code = "FB1001"
+
+
+class UnsupportedSqlError(StatementError):
+    code = "FB1002"
+
+
+class UnknownObjectError(StatementError):
+    code = "FB1101"
+
+
+class ObjectExistsError(StatementError):
+    code = "FB1102"
+
+
+class ObjectInUseError(StatementError):
+    code = "FB1103"
+
+
+class OptionError(StatementError):
+    """`option` names the key at fault, so that a caller can find its place in the statement."""
+
+    code = "FB1200"
+
+    def __init__(self, message: str, *, option: str = "", remedy: str = "", **details: Any) -> None:
+        super().__init__(message, remedy=remedy, **details)
+        self.option = option
+
+
+class UnknownOptionError(OptionError):
+    code = "FB1201"
+
+
+class OptionValueError(OptionError):
+    code = "FB1202"
+
+
+class MissingOptionError(OptionError):
+    code = "FB1203"
+
+
+class OptionConflictError(OptionError):
+    code = "FB1204"
+
+
+class DeniedOptionError(OptionError):
+    code = "FB1205"
+
+
+class SecretMissingError(OptionError):
+    code = "FB1206"
+    default_remedy = (
+        "secrets are never written to disk: run the CREATE SOURCE statement again in this session, "
+        "or write the value as '${NAME}' so that it is taken from the environment"
+    )
+
+
+class RecordError(ForebayError):
+    """One record that does not decode. `kind` is one of `forebay.formats.contract.Kind`."""
+
+    code = "FB2000"
+
+    def __init__(self, message: str, *, kind: str = "Other", remedy: str = "", **details: Any) -> None:
+        super().__init__(message, remedy=remedy, **details)
+        self.kind = kind
+
+
+class ConnectorError(ForebayError):
+    code = "FB3000"
+
+
+class UnreachableError(ConnectorError):
+    code = "FB3001"
+    retryable = True
+    exit_code = 3
+    default_remedy = "check the address, that the server is up, and that nothing in between blocks the port"
+
+
+class AuthError(ConnectorError):
+    code = "FB3002"
+    exit_code = 3
+    default_remedy = "check the user name, the password and the security settings; this is not retried"
+
+
+class UnknownTopicError(ConnectorError):
+    code = "FB3003"
+    exit_code = 2
+
+
+class OffsetOutOfRangeError(ConnectorError):
+    code = "FB3004"
+    default_remedy = (
+        "the broker no longer has these records (retention or truncation); set 'fail.on.data.loss' = "
+        "'false' to go on without them, with the ranges kept in DESCRIBE EXTENDED"
+    )
+
+
+class TopicRecreatedError(ConnectorError):
+    code = "FB3005"
+    default_remedy = (
+        "offsets of the old topic mean nothing in the new one: drop the view and create it again to "
+        "start on the new topic"
+    )
+
+
+class CommitError(ConnectorError):
+    code = "FB3006"
+    retryable = True
+
+
+class ReadStalledError(ConnectorError):
+    code = "FB3007"
+    retryable = True
+
+
+class NoOffsetError(ConnectorError):
+    code = "FB3008"
+    default_remedy = "set 'auto.offset.reset' to earliest or latest, or commit offsets for the group first"
+
+
+class ConnectorStateError(ConnectorError):
+    code = "FB3009"
+
+
+class RuntimeFailure(ForebayError):
+    code = "FB4000"
+
+
+class QueryFailedError(RuntimeFailure):
+    code = "FB4001"
+
+
+class WaitTimeoutError(RuntimeFailure):
+    code = "FB4002"
+    exit_code = 4
+
+
+class AlreadyRunningError(RuntimeFailure):
+    code = "FB4003"
+    default_remedy = "one process runs a view at a time: stop the other one, or read the view from here"
+
+
+class CheckpointError(RuntimeFailure):
+    code = "FB4004"
+
+
+class SessionClosedError(RuntimeFailure):
+    code = "FB4005"
+    default_remedy = "open a new one with forebay.connect()"
+
+
+class StackError(ForebayError):
+    code = "FB5000"
+
+
+class JavaMissingError(StackError):
+    code = "FB5001"
+    default_remedy = "install a JRE of version 17 or newer (Debian, Ubuntu: apt-get install openjdk-17-jre-headless)"
+
+
+class DownloadError(StackError):
+    code = "FB5002"
+    retryable = True
+    exit_code = 3
+
+
+class ChecksumError(StackError):
+    code = "FB5003"
+
+
+class StackStartError(StackError):
+    code = "FB5004"
+
+
+class StackNotRunningError(StackError):
+    code = "FB5005"
+    default_remedy = "start it with: forebay dev up"
+
+
+def all_errors() -> dict[str, type[ForebayError]]:
+    """Every error by its code."""
+    found: dict[str, type[ForebayError]] = {}
+    stack: list[type[ForebayError]] = [ForebayError]
+    while stack:
+        cls = stack.pop()
+        found[cls.code] = cls
+        stack.extend(cls.__subclasses__())
+    return found
+
+
+_CODE = re.compile(r"\b(FB\d{4}): ([^\n]*)(?:\n\s*remedy: ([^\n]*))?")
+
+
+def from_text(text: str) -> ForebayError | None:
+    """The error that Spark passed on as text, if one of ours is in there.
+
+    Spark flattens a Python exception into the message of a JVM exception; the code at its start is
+    what survives.
+    """
+    match = _CODE.search(text)
+    if not match:
+        return None
+    cls = all_errors().get(match[1])
+    return cls(match[2], remedy=match[3] or "") if cls else None
