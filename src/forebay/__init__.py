@@ -1,1 +1,55 @@
-"""Forebay: Kafka in front of Spark, in SQL."""
+"""Forebay: Kafka in front of Spark, in SQL. Nothing lost, nothing silently dropped."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from forebay import errors
+    from forebay.devstack import DevStack
+    from forebay.errors import ForebayError
+    from forebay.runtime.describe import QueryStatus, SourceLag, SourceStatus
+    from forebay.runtime.results import Result
+    from forebay.runtime.session import Session, connect
+    from forebay.views.changes import Subscription
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "DevStack",
+    "ForebayError",
+    "QueryStatus",
+    "Result",
+    "Session",
+    "SourceLag",
+    "SourceStatus",
+    "Subscription",
+    "connect",
+    "errors",
+]
+
+# Loaded when first asked for: every Python worker of Spark imports this package, and needs none of it.
+_HOMES = {
+    "DevStack": "forebay.devstack",
+    "ForebayError": "forebay.errors",
+    "QueryStatus": "forebay.runtime.describe",
+    "Result": "forebay.runtime.results",
+    "Session": "forebay.runtime.session",
+    "SourceLag": "forebay.runtime.describe",
+    "SourceStatus": "forebay.runtime.describe",
+    "Subscription": "forebay.views.changes",
+    "connect": "forebay.runtime.session",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name == "errors":
+        return import_module("forebay.errors")
+    if name in _HOMES:
+        return getattr(import_module(_HOMES[name]), name)
+    raise AttributeError(f"module 'forebay' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -122,11 +122,17 @@ class StatementError(ForebayError):
         return "\n".join(parts)
 
 
+# A line may hold a secret beside what is wrong with it; stars of the same length keep the caret in place.
+_SECRET = re.compile(
+    r"((?:password|secret|token|passphrase|[.]pem)[^=,]*=\s*')((?:[^']|'')*)('|$)", re.IGNORECASE
+)
+
+
 def _caret(statement: str, position: Position) -> list[str]:
     lines = statement.splitlines()
     if not 1 <= position.line <= len(lines):
         return []
-    line = lines[position.line - 1]
+    line = _SECRET.sub(lambda found: found[1] + "*" * len(found[2]) + found[3], lines[position.line - 1])
     gutter = f"  {position.line} | "
     # Tabs keep their width under the caret only when they are repeated there.
     lead = "".join("\t" if char == "\t" else " " for char in line[: position.column - 1])
@@ -291,7 +297,9 @@ class StackError(ForebayError):
 
 class JavaMissingError(StackError):
     code = "FB5001"
-    default_remedy = "install a JRE of version 17 or newer (Debian, Ubuntu: apt-get install openjdk-17-jre-headless)"
+    default_remedy = (
+        "install a JRE of version 17 or newer (Debian, Ubuntu: apt-get install openjdk-17-jre-headless)"
+    )
 
 
 class DownloadError(StackError):

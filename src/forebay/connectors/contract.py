@@ -1,0 +1,224 @@
+"""What a source connector must do: the verbs of F025, cut where Spark cuts them.
+
+One connector lives in three places at once. On the driver it is opened, asked for its health and told
+to commit. In Spark's planning process it says how far there is to read, and splits that into tasks. In
+a worker it reads one split. So an instance is made from a `SourceConfig`, which pickles, and whatever
+it connects to is connected on first use in the process where it is used.
+
+    new(config) → open() → [latest_offsets() → plan_batches() → read_batch() …] → close()
+                                      ↑
+                        commit_offsets(), after the checkpoint
+"""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, ClassVar
+
+import pyarrow as pa
+from pyspark.sql.types import StructType
+
+from forebay.options import Option, Options, OptionTable
+
+Offsets = dict[str, Any]
+"""A position in the source as JSON: what Spark writes into its offset log. Key order is part of it."""
+
+
+class ConnectorState(StrEnum):
+    """Where a connector is in its life."""
+
+    CREATED = "created"  # made, not connected
+    RUNNING = "running"  # open() succeeded
+    FAILED = "failed"  # a verb failed in a way that is not retried
+    STOPPED = "stopped"  # close() was called; there is no way back
+
+
+@dataclass(frozen=True)
+class ConnectorInfo:
+    """What a connector is and which options it takes."""
+
+    connector_type: str
+    description: str
+    config_keys: tuple[Option, ...]
+    supported_formats: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class SourceConfig:
+    """All that a connector needs to know. Pickles; holds secrets, so its repr does not show options."""
+
+    name: str
+    connector: str
+    options: Mapping[str, str] = field(repr=False)
+    schema: StructType = field(repr=False)  # the declared columns, without metadata columns
+
+
+@dataclass(frozen=True)
+class SourceCheckpoint:
+    """How far a source has been read, durably: `epoch` is the micro-batch that got there."""
+
+    offsets: Offsets
+    epoch: int
+    timestamp_ms: int = field(default_factory=lambda: int(time.time() * 1000))
+
+
+@dataclass(frozen=True)
+class Split:
+    """The part of a micro-batch that one task reads. A connector adds its own fields. Must pickle."""
+
+
+@dataclass(frozen=True)
+class RejectedRecord:
+    """A record that did not decode: where it is, of what kind the failure is, and why."""
+
+    topic: str
+    partition: int
+    offset: int
+    kind: str
+    message: str
+
+
+@dataclass(frozen=True)
+class SourceBatch:
+    """Good rows in the source's full schema, and the records that were rejected on the way."""
+
+    records: pa.RecordBatch
+    rejected: Sequence[RejectedRecord] = ()
+
+
+@dataclass(frozen=True)
+class PartitionLag:
+    """How far the group is behind in one partition: `lag` = `end` − `committed`."""
+
+    topic: str
+    partition: int
+    committed: int | None
+    end: int
+    lag: int
+
+
+@dataclass(frozen=True)
+class HealthStatus:
+    """Whether the system behind a source answers, with what a person wants to know about it."""
+
+    healthy: bool
+    message: str
+    details: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class ConnectorMetrics:
+    """Counters since open(), as far as this process knows them."""
+
+    records_total: int = 0
+    bytes_total: int = 0
+    errors_total: int = 0
+    records_per_sec: float = 0.0
+    lag: int | None = None
+    custom: Mapping[str, float] = field(default_factory=dict)
+
+
+class SourceConnector(ABC):
+    """A system that records come from."""
+
+    table: ClassVar[OptionTable]
+
+    def __init__(self, config: SourceConfig) -> None:
+        self.config = config
+        self.options: Options = self.table.bind(config.options)
+        self._state = ConnectorState.CREATED
+
+    @property
+    def state(self) -> ConnectorState:
+        return self._state
+
+    @classmethod
+    @abstractmethod
+    def info(cls) -> ConnectorInfo:
+        """What it is, its options, its formats."""
+
+    @classmethod
+    def with_defaults(cls, name: str, given: Mapping[str, str]) -> dict[str, str]:
+        """The options of a source of this name, with what follows from the name filled in."""
+        return dict(given)
+
+    @abstractmethod
+    def full_schema(self) -> StructType:
+        """The declared columns and the metadata columns that the options ask for."""
+
+    @abstractmethod
+    def open(self) -> None:
+        """Connect and check what can be checked; fail with an error that says what to do."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Let go of everything. Safe to call twice."""
+
+    @abstractmethod
+    def discover_schema(self) -> StructType | None:
+        """The columns, where the system itself knows them; None where they must be declared."""
+
+    @abstractmethod
+    def initial_offsets(self) -> Offsets:
+        """Where a reader without a checkpoint starts."""
+
+    @abstractmethod
+    def latest_offsets(
+        self, start: Offsets, max_records: int | None, until: Offsets | None = None
+    ) -> Offsets:
+        """How far to read now from `start`: at most `max_records`, never past `until`; `start` if nothing.
+
+        A system that is away for the moment has nothing to read; it is not an error.
+        """
+
+    @abstractmethod
+    def known_end(self) -> Offsets | None:
+        """Where the source ended when `latest_offsets` last looked."""
+
+    @abstractmethod
+    def end_offsets(self) -> Offsets:
+        """Where the source ends right now; raises when the system cannot be asked."""
+
+    @abstractmethod
+    def reached(self, position: Offsets, target: Offsets) -> bool:
+        """Whether a reader at `position` has read all that lies before `target`."""
+
+    @abstractmethod
+    def count(self, start: Offsets, end: Offsets) -> int:
+        """How many records lie between, at most (gaps in the log count as records)."""
+
+    def lost(self, start: Offsets, end: Offsets) -> tuple[str, ...]:
+        """What lies between but was gone before it could be read, range by range, for people to read."""
+        return ()
+
+    @abstractmethod
+    def plan_batches(self, start: Offsets, end: Offsets, parallelism: int) -> Sequence[Split]:
+        """Cut what lies between into tasks. Must give the same records whenever it is called again."""
+
+    @abstractmethod
+    def read_batch(self, split: Split) -> Iterator[SourceBatch]:
+        """Read one split, in order. Runs in a worker process, on an instance that was never opened."""
+
+    @abstractmethod
+    def commit_offsets(self, checkpoint: SourceCheckpoint) -> None:
+        """Tell the system how far the checkpoint has got. Called after the checkpoint, never before."""
+
+    @abstractmethod
+    def current_offsets(self) -> SourceCheckpoint | None:
+        """The checkpoint last committed by this instance."""
+
+    @abstractmethod
+    def lag(self) -> list[PartitionLag]:
+        """How far the committed position is behind, a partition a row."""
+
+    @abstractmethod
+    def health_check(self) -> HealthStatus:
+        """Ask the system whether it is there. Never raises."""
+
+    @abstractmethod
+    def metrics(self) -> ConnectorMetrics:
+        """The counters of this instance."""

@@ -1,0 +1,287 @@
+"""A source that makes its rows up: for examples, tests and load, like Flink's.
+
+Row n of a source is a function of the seed and n, so a batch that is repeated has the same rows.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql.types import (
+    BooleanType,
+    ByteType,
+    DataType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IntegerType,
+    LongType,
+    ShortType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+)
+
+from forebay.connectors.contract import (
+    ConnectorInfo,
+    ConnectorMetrics,
+    ConnectorState,
+    HealthStatus,
+    Offsets,
+    PartitionLag,
+    SourceBatch,
+    SourceCheckpoint,
+    SourceConfig,
+    SourceConnector,
+    Split,
+)
+from forebay.errors import ConnectorStateError, OptionValueError, UnsupportedSqlError
+from forebay.formats.batches import arrow_schema
+from forebay.options import TEXT, Option, OptionTable, PassThrough, integer
+
+BLOCK = 1024  # rows are made a block at a time, each block from a generator of its own
+BIG_SPLIT = 250_000
+FIELD_KEYS = ("kind", "min", "max", "start", "end", "length", "choices", "null.rate")
+
+DATAGEN = OptionTable(
+    title="a datagen source",
+    options=(
+        Option("rows.per.second", integer(1), "how many rows appear each second", "10000", "500"),
+        Option("number.of.rows", integer(0), "how many rows there are in all; without it there is no end"),
+        Option("seed", integer(0), "another seed, other rows", "0", "7"),
+        Option("max.records.per.batch", integer(1), "the most rows in one micro-batch", "500000", "10000"),
+        Option("event.time.column", TEXT, "the column that carries event time", example="ts"),
+        Option("watermark.max.out.of.orderness.ms", integer(0), "how late a row may be", "5000", "0"),
+    ),
+    pass_through=PassThrough(
+        prefix="fields.", denied={}, secret=re.compile(r"(?!)"), check=lambda key, value: None
+    ),
+)
+
+_INTEGERS: dict[type[DataType], int] = {ByteType: 8, ShortType: 16, IntegerType: 32, LongType: 64}
+
+
+@dataclass(frozen=True)
+class DatagenSplit(Split):
+    """Rows [start, end), of a source whose first row was made at `epoch_ms`."""
+
+    start: int = 0
+    end: int = 0
+    epoch_ms: int = 0
+
+
+class DatagenSource(SourceConnector):
+    """Rows from nowhere."""
+
+    table = DATAGEN
+
+    def __init__(self, config: SourceConfig) -> None:
+        super().__init__(config)
+        self._rate: int = self.options["rows.per.second"]
+        self._total: int | None = self.options["number.of.rows"]
+        self._base: tuple[int, float] | None = None  # a row, and when it was the newest
+        self._end: Offsets | None = None
+        self._committed: SourceCheckpoint | None = None
+        self._made = 0
+        self._columns = [self._column(field) for field in config.schema.fields]
+        self._check_field_options()
+
+    @classmethod
+    def info(cls) -> ConnectorInfo:
+        return ConnectorInfo("datagen", "Rows that are made up", DATAGEN.options, ())
+
+    def full_schema(self) -> StructType:
+        return self.config.schema
+
+    def open(self) -> None:
+        if self._state is ConnectorState.STOPPED:
+            raise ConnectorStateError(f"source '{self.config.name}' is closed")
+        if not self.config.schema.fields:
+            raise UnsupportedSqlError(
+                "a datagen source needs its columns", remedy="CREATE SOURCE t (id BIGINT, …) FROM DATAGEN ()"
+            )
+        self._state = ConnectorState.RUNNING
+
+    def close(self) -> None:
+        self._state = ConnectorState.STOPPED
+
+    def discover_schema(self) -> StructType | None:
+        return None
+
+    def initial_offsets(self) -> Offsets:
+        return {"row": 0, "epoch_ms": int(time.time() * 1000)}
+
+    def latest_offsets(
+        self, start: Offsets, max_records: int | None, until: Offsets | None = None
+    ) -> Offsets:
+        row = self._newest(start["row"])
+        self._end = {**start, "row": max(row, start["row"])}
+        if until is not None:
+            row = min(row, until["row"])
+        if max_records is not None:
+            row = min(row, start["row"] + max_records)
+        return {**start, "row": max(row, start["row"])}
+
+    def _newest(self, start: int) -> int:
+        # Counted from the moment this process first looked: a source that was stopped for a night
+        # does not come back with a night's rows.
+        if self._base is None:
+            self._base = (start, time.monotonic())
+        row, since = self._base
+        newest = row + int((time.monotonic() - since) * self._rate)
+        return newest if self._total is None else min(newest, self._total)
+
+    def known_end(self) -> Offsets | None:
+        return self._end
+
+    def end_offsets(self) -> Offsets:
+        """All rows, where their number is given: a caller that waits for the end waits for those."""
+        row = self._total if self._total is not None else self._newest(0)
+        return {"row": row, "epoch_ms": 0}
+
+    def reached(self, position: Offsets, target: Offsets) -> bool:
+        return bool(position["row"] >= target["row"])
+
+    def count(self, start: Offsets, end: Offsets) -> int:
+        return int(end["row"]) - int(start["row"])
+
+    def plan_batches(self, start: Offsets, end: Offsets, parallelism: int) -> Sequence[Split]:
+        first, last = start["row"], end["row"]
+        parts = min(parallelism, -(-(last - first) // BIG_SPLIT)) or 1
+        edges = [first + (last - first) * part // parts for part in range(parts + 1)]
+        return [DatagenSplit(low, high, start["epoch_ms"]) for low, high in pairwise(edges) if high > low]
+
+    def read_batch(self, split: Split) -> Iterator[SourceBatch]:
+        assert isinstance(split, DatagenSplit)
+        schema = arrow_schema(self.config.schema)
+        for block in range(split.start // BLOCK, -(-split.end // BLOCK)):
+            low, high = max(split.start, block * BLOCK), min(split.end, (block + 1) * BLOCK)
+            random = np.random.default_rng([self.options["seed"], block])
+            rows = np.arange(block * BLOCK, (block + 1) * BLOCK)
+            arrays = [
+                column(rows, random, split.epoch_ms, field.type).slice(low - block * BLOCK, high - low)
+                for column, field in zip(self._columns, schema, strict=True)
+            ]
+            self._made += high - low
+            yield SourceBatch(pa.RecordBatch.from_arrays(arrays, schema=schema))
+
+    def commit_offsets(self, checkpoint: SourceCheckpoint) -> None:
+        self._committed = checkpoint
+
+    def current_offsets(self) -> SourceCheckpoint | None:
+        return self._committed
+
+    def lag(self) -> list[PartitionLag]:
+        committed = self._committed.offsets["row"] if self._committed else None
+        end = self._end["row"] if self._end else committed or 0
+        return [PartitionLag(self.config.name, 0, committed, end, end - (committed or 0))]
+
+    def health_check(self) -> HealthStatus:
+        return HealthStatus(self._state is ConnectorState.RUNNING, f"{self._rate} rows a second")
+
+    def metrics(self) -> ConnectorMetrics:
+        return ConnectorMetrics(records_total=self._made)
+
+    # -- columns -------------------------------------------------------------------------------------
+
+    def _check_field_options(self) -> None:
+        names = {field.name for field in self.config.schema.fields}
+        for key in self.options.passed_through():
+            column, _, setting = key.partition(".")
+            if column not in names or setting not in FIELD_KEYS:
+                wrong = f"column '{column}'" if column not in names else f"setting '{setting}'"
+                known = sorted(names) if column not in names else FIELD_KEYS
+                raise OptionValueError(
+                    f"'fields.{key}': there is no {wrong}",
+                    option=f"fields.{key}",
+                    remedy="there are: " + ", ".join(known),
+                )
+
+    def _column(self, field: StructField) -> Callable[..., pa.Array]:
+        prefix = f"{field.name}."
+        given = {
+            key[len(prefix) :]: text
+            for key, text in self.options.passed_through().items()
+            if key.startswith(prefix)
+        }
+        try:
+            make = _maker(field.dataType, given, self._rate)
+            null_rate = float(given.get("null.rate", "0"))
+        except (ValueError, KeyError) as error:
+            raise OptionValueError(
+                f"the settings of column '{field.name}' do not fit its type: {error}",
+                option=f"fields.{field.name}.{next(iter(given), 'kind')}",
+            ) from None
+
+        def column(rows: Any, random: Any, epoch_ms: int, kind: pa.DataType) -> pa.Array:
+            values = make(rows, random, epoch_ms)
+            if isinstance(values, pa.Array):
+                return values.cast(kind)
+            mask = random.random(len(rows)) < null_rate if null_rate and field.nullable else None
+            return pa.array(values, mask=mask).cast(kind)
+
+        return column
+
+
+def _maker(kind: DataType, given: Mapping[str, str], rate: int) -> Callable[[Any, Any, int], Any]:
+    """A function (row numbers, random numbers, epoch) → values of this type."""
+    if "choices" in given:
+        words = [word.strip() for word in given["choices"].split(",")]
+        values = np.array(words if isinstance(kind, StringType) else [float(word) for word in words])
+        whole = type(kind) in _INTEGERS
+        return lambda rows, random, _: random.choice(values.astype(int) if whole else values, len(rows))
+    if given.get("kind", "random") == "sequence" or "start" in given:
+        first, last = int(given.get("start", "0")), int(given.get("end", str(2**62)))
+        if last < first:
+            raise ValueError("end lies before start")
+        return lambda rows, *_: first + rows % (last - first + 1)
+    if given.get("kind", "random") != "random":
+        raise ValueError(f"kind is random or sequence, not {given['kind']!r}")
+    return _random(kind, given, rate)
+
+
+def _random(kind: DataType, given: Mapping[str, str], rate: int) -> Callable[[Any, Any, int], Any]:
+    if type(kind) in _INTEGERS:
+        edge = 2 ** (min(_INTEGERS[type(kind)], 32) - 1) - 1
+        low, high = int(given.get("min", "0")), int(given.get("max", str(edge)))
+        return lambda rows, random, _: random.integers(low, high, len(rows), endpoint=True)
+    if isinstance(kind, FloatType | DoubleType):
+        least, most = float(given.get("min", "0")), float(given.get("max", "1"))
+        return lambda rows, random, _: random.uniform(least, most, len(rows))
+    if isinstance(kind, DecimalType):
+        unit = 10**kind.scale
+        floor, ceiling = (int(float(given.get(k, d)) * unit) for k, d in (("min", "0"), ("max", "1")))
+        places = pa.decimal128(kind.precision, kind.scale)
+        return lambda rows, random, _: _decimals(
+            random.integers(floor, ceiling, len(rows), endpoint=True), unit, places
+        )
+    if isinstance(kind, StringType):
+        length = int(given.get("length", "12"))
+        letters = np.array(list("abcdefghijklmnopqrstuvwxyz"))
+        return lambda rows, random, _: ["".join(word) for word in random.choice(letters, (len(rows), length))]
+    if isinstance(kind, BooleanType):
+        return lambda rows, random, _: random.random(len(rows)) < 0.5
+    if isinstance(kind, TimestampType | TimestampNTZType):
+        zone = "UTC" if isinstance(kind, TimestampType) else None
+        stamp = pa.timestamp("us", zone)
+        return lambda rows, _, epoch: pa.array(epoch * 1000 + rows * 1_000_000 // rate).cast(stamp)
+    if isinstance(kind, DateType):
+        return lambda rows, _, epoch: pa.array((epoch // 86_400_000 + rows * 0).astype("int32")).cast(
+            pa.date32()
+        )
+    raise ValueError(f"no values of type {kind.simpleString()} can be made up")
+
+
+def _decimals(values: Any, unit: int, kind: pa.DataType) -> pa.Array:
+    return pa.array([Decimal(int(value)) / unit for value in values]).cast(kind)

@@ -1,0 +1,162 @@
+"""The stack of `forebay dev up`: servers that outlive the command, one stack per user."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+from forebay.devstack import state
+from forebay.devstack.artifacts import KAFKA, REGISTRY, load_set
+from forebay.devstack.broker import Broker
+from forebay.devstack.cache import locked
+from forebay.devstack.cds import keep_draft
+from forebay.devstack.download import resolve
+from forebay.devstack.ports import HOST, is_free
+from forebay.devstack.process import STOP_SECONDS
+from forebay.devstack.progress import say
+from forebay.devstack.registry import Registry, url
+from forebay.devstack.service import Service
+from forebay.devstack.stack import each, start_all
+from forebay.devstack.state import ServiceState
+
+# What everybody types from memory; taken when free and nothing else is asked for.
+BROKER_PORT = 9092
+REGISTRY_PORT = 8081
+
+
+@dataclass(frozen=True)
+class Status:
+    """The services that run now."""
+
+    broker: ServiceState | None
+    registry: ServiceState | None
+
+    @property
+    def bootstrap_servers(self) -> str | None:
+        return f"{HOST}:{self.broker.port}" if self.broker else None
+
+    @property
+    def schema_registry_url(self) -> str | None:
+        return url(self.registry.port) if self.registry else None
+
+
+def status() -> Status:
+    """What runs, as the process table says and not only as the file says."""
+    alive = {name: service for name, service in state.load().items() if service.process()}
+    return Status(alive.get(Broker.name), alive.get(Registry.name))
+
+
+def fetch(registry: bool) -> None:
+    """Download what `up` will need, with its own progress display."""
+    for name in (KAFKA, REGISTRY) if registry else (KAFKA,):
+        resolve(load_set(name))
+
+
+def up(
+    *, registry: bool, port: int | None = None, registry_port: int | None = None
+) -> tuple[Status, list[str]]:
+    """Start what does not run yet; return what runs now and the names of what was started."""
+    with _alone():
+        now = status()
+        known = {
+            service.name: entry
+            for service, entry in ((Broker, now.broker), (Registry, now.registry))
+            if entry
+        }
+        saving = threading.Lock()
+
+        def remember(service: Service, port: int) -> None:
+            # At once, not when it is ready: whatever happens next, `down` finds it.
+            with saving:
+                known[service.name] = _describe(service, port)
+                state.save(known)
+
+        root = state.state_root()
+        services: list[Service] = []
+        if now.broker is None:
+            chosen = _choose(port, BROKER_PORT, Broker.name)
+            services.append(Broker(root / Broker.name, port=chosen, detached=True, on_spawn=remember))
+        if registry and now.registry is None:
+            chosen = _choose(registry_port, REGISTRY_PORT, Registry.name)
+            services.append(Registry(root / Registry.name, port=chosen, detached=True, on_spawn=remember))
+        try:
+            start_all(services)
+        except BaseException:
+            each(services, "stop")
+            state.save({name: service for name, service in known.items() if service.process()})
+            raise
+        return status(), [service.name for service in services]
+
+
+def down(*, wipe: bool = False) -> list[str]:
+    """Stop what `up` started, nothing else; return the names of what was stopped."""
+    with _alone():
+        entries = state.load().items()
+        running = {name: (entry, process) for name, entry in entries if (process := entry.process())}
+        stopped = list(running)
+        for _, process in running.values():
+            with suppress(psutil.NoSuchProcess):
+                process.terminate()
+        for entry, _ in running.values():
+            _await_end(entry)
+        state.save({})
+        if wipe:
+            for name in (Broker.name, Registry.name):
+                shutil.rmtree(state.state_root() / name, ignore_errors=True)
+        return stopped
+
+
+def log_path(name: str) -> Path:
+    """The log of a service; it stays after `down`, for a look at what happened."""
+    return state.state_root() / name / f"{name}.log"
+
+
+@contextmanager
+def _alone() -> Iterator[None]:
+    with locked(state.state_root() / ".lock", lambda: say("Waiting for another 'forebay dev' command")):
+        yield
+
+
+def _choose(asked: int | None, usual: int, name: str) -> int | None:
+    if asked is not None:
+        return asked
+    if is_free(usual):
+        return usual
+    say(f"Port {usual} is in use: the {name} gets a free one")
+    return None
+
+
+def _describe(service: Service, port: int) -> ServiceState:
+    assert service.process is not None
+    assert service.archive is not None
+    return ServiceState(
+        pid=service.process.pid,
+        create_time=state.create_time(service.process.pid),
+        marker=service.process.marker,
+        port=port,
+        log=str(service.log),
+        data=str(service.directory),
+        class_archive_draft=str(service.archive.draft),
+    )
+
+
+def _await_end(entry: ServiceState) -> None:
+    deadline = time.monotonic() + STOP_SECONDS
+    while time.monotonic() < deadline:
+        if entry.process() is None:
+            keep_draft(Path(entry.class_archive_draft), clean_exit=True)
+            return
+        time.sleep(0.03)
+    process = entry.process()
+    if process is not None:
+        with suppress(psutil.NoSuchProcess):
+            process.kill()
+        psutil.wait_procs([process], timeout=STOP_SECONDS)
+    keep_draft(Path(entry.class_archive_draft), clean_exit=False)

@@ -1,0 +1,42 @@
+"""Free ports on 127.0.0.1."""
+
+from __future__ import annotations
+
+import random
+import socket
+
+HOST = "127.0.0.1"
+# Below the range from which kernels take the source ports of outgoing connections (32768 on Linux,
+# 49152 on macOS). A client that keeps trying to reach a stopped broker inside that range may be given
+# the broker's own port as its source, connect to itself, and keep the broker from coming back.
+_LOWEST, _HIGHEST = 15_000, 32_000
+
+
+def is_free(port: int) -> bool:
+    """Whether a server could listen there now; connections that linger in TIME_WAIT do not count."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((HOST, port))
+        except OSError:
+            return False
+    return True
+
+
+def free_ports(count: int) -> list[int]:
+    """Distinct ports, free at this moment: whoever uses them must be ready to ask again."""
+    found: list[int] = []
+    while len(found) < count:
+        port = random.randrange(_LOWEST, _HIGHEST)
+        if port not in found and is_free(port):
+            found.append(port)
+    return found
+
+
+def answers(port: int) -> bool:
+    """Whether something accepts connections there."""
+    try:
+        socket.create_connection((HOST, port), timeout=1).close()
+    except OSError:
+        return False
+    return True

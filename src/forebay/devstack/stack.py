@@ -1,0 +1,142 @@
+"""The embedded stack as a context manager: a broker, and a schema registry if asked for."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import TracebackType
+
+from forebay.devstack.artifacts import load_set
+from forebay.devstack.broker import Broker
+from forebay.devstack.download import resolve
+from forebay.devstack.registry import Registry
+from forebay.devstack.service import Service
+from forebay.errors import StackNotRunningError
+
+
+class DevStack:
+    """A real Kafka broker (and registry) on free ports of 127.0.0.1, gone when the block ends.
+
+        with DevStack(registry=True) as stack:
+            stack.bootstrap_servers, stack.schema_registry_url
+
+    Data is temporary unless `data_dir` is given. `broker_properties` are Kafka server properties; the
+    listeners are called CLIENT, INTERNAL and CONTROLLER, and only CLIENT is handed out, so that SASL is
+    `{"listener.security.protocol.map": "CLIENT:SASL_PLAINTEXT,INTERNAL:PLAINTEXT,CONTROLLER:PLAINTEXT", …}`.
+    The servers end with this Python process, even if it is killed.
+    """
+
+    def __init__(
+        self,
+        registry: bool = False,
+        *,
+        broker_port: int | None = None,
+        registry_port: int | None = None,
+        data_dir: str | Path | None = None,
+        broker_properties: Mapping[str, str] | None = None,
+    ) -> None:
+        self._with_registry = registry
+        self._broker_port = broker_port
+        self._registry_port = registry_port
+        self._data_dir = Path(data_dir).absolute() if data_dir is not None else None
+        self._broker_properties = dict(broker_properties or {})
+        self._temporary: Path | None = None
+        self._broker: Broker | None = None
+        self._registry: Registry | None = None
+
+    @property
+    def broker(self) -> Broker:
+        """The broker, for tests of outages: `broker.kill()`, `broker.start()`."""
+        if self._broker is None:
+            raise StackNotRunningError("this DevStack is not started", remedy="use it in a with block")
+        return self._broker
+
+    @property
+    def registry(self) -> Registry | None:
+        """The registry, None if none was asked for."""
+        return self._registry
+
+    @property
+    def bootstrap_servers(self) -> str:
+        return self.broker.bootstrap_servers
+
+    @property
+    def schema_registry_url(self) -> str | None:
+        """The Confluent-compatible API, None if no registry was asked for."""
+        self.broker  # noqa: B018 - the same error as for the broker, if nothing is started
+        return self._registry.url if self._registry else None
+
+    def start(self) -> DevStack:
+        """Start everything and return when it is ready; if one part fails, none stays."""
+        if self._broker is not None:
+            return self
+        root = self._data_dir
+        if root is None:
+            root = self._temporary = Path(tempfile.mkdtemp(prefix="forebay-"))
+        places = [root / "broker", root / "registry"]
+        scratch: list[Path | None] = [None, None] if self._data_dir else [*places]
+        broker = self._broker = Broker(
+            places[0], port=self._broker_port, properties=self._broker_properties, scratch=scratch[0]
+        )
+        services: list[Service] = [broker]
+        if self._with_registry:
+            self._registry = Registry(places[1], port=self._registry_port, scratch=scratch[1])
+            services.append(self._registry)
+        try:
+            start_all(services)
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def stop(self) -> None:
+        """Stop everything and remove temporary data. Stopping twice is harmless."""
+        services = [service for service in (self._broker, self._registry) if service is not None]
+        try:
+            each(services, "stop")
+        finally:
+            self._broker = self._registry = None
+            if self._temporary is not None:
+                shutil.rmtree(self._temporary, ignore_errors=True)
+                self._temporary = None
+
+    def kill_broker(self) -> None:
+        """End the broker as a crash would."""
+        self.broker.kill()
+
+    def start_broker(self) -> None:
+        """Bring it back on the same port, with the same data."""
+        self.broker.start()
+
+    def restart_broker(self) -> None:
+        """Stop it in order and start it again."""
+        self.broker.stop()
+        self.broker.start()
+
+    def __enter__(self) -> DevStack:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+
+def start_all(services: Sequence[Service]) -> None:
+    """Download what is missing, one after the other, then start all at once."""
+    for service in services:
+        resolve(load_set(service.artifacts))
+    each(services, "start")
+
+
+def each(services: Sequence[Service], verb: str) -> None:
+    """Call a method of every service at once; all are called even if one raises, the first error wins."""
+    if not services:
+        return
+    with ThreadPoolExecutor(len(services)) as pool:
+        calls = [pool.submit(getattr(service, verb)) for service in services]
+    for call in calls:
+        call.result()

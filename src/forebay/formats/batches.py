@@ -1,0 +1,63 @@
+"""From records to one Arrow batch: what all formats share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pyarrow as pa
+from pyspark.errors import PySparkException
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+
+from forebay.errors import UnsupportedSqlError
+from forebay.formats.contract import BadRecord, Decoded, Kind
+from forebay.formats.refusal import RefusedError, shorten
+
+
+def arrow_schema(schema: StructType) -> pa.Schema:
+    """The schema that Spark compares a Python data source's first batch with, nullability included.
+
+    Spark's worker asks for `to_arrow_schema(schema, timezone="UTC")`, whatever the session's time zone
+    and whatever `spark.sql.execution.arrow.useLargeVarTypes`; so do we.
+    """
+    if not len(schema):
+        raise UnsupportedSqlError("a source needs at least one column")
+    try:
+        return to_arrow_schema(schema, timezone="UTC", error_on_duplicated_field_names_in_struct=True)
+    except PySparkException as error:
+        raise UnsupportedSqlError(f"a column of this type cannot be read: {error}") from error
+
+
+def decode_each(
+    values: Sequence[bytes | None], schema: pa.Schema, row: Callable[[bytes | None], Sequence[Any]]
+) -> Decoded:
+    """Call `row` for each payload; it returns one value a column or raises `RefusedError`.
+
+    A row is complete before it is kept, so a record that fails in its last column leaves nothing behind.
+    """
+    rows: list[Sequence[Any]] = []
+    bad: list[BadRecord] = []
+    for index, payload in enumerate(values):
+        try:
+            rows.append(row(payload))
+        except RefusedError as refused:
+            bad.append(BadRecord(index, refused.kind, refused.message))
+        except Exception as error:
+            # Nothing is known to end here. If something does, it costs this record and not the query.
+            bad.append(BadRecord(index, Kind.Other, f"{type(error).__name__}: {shorten(str(error))}"))
+    return Decoded(_batch(schema, rows), _good(len(values), bad), bad)
+
+
+def _batch(schema: pa.Schema, rows: list[Sequence[Any]]) -> pa.RecordBatch:
+    columns = zip(*rows, strict=True) if rows else ((),) * len(schema)
+    # pa.array() coerces and does not look at nullability: every value was checked before it came here.
+    arrays = [pa.array(column, type=field.type) for column, field in zip(columns, schema, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _good(total: int, bad: list[BadRecord]) -> list[int] | None:
+    if not bad:
+        return None
+    refused = {record.index for record in bad}
+    return [index for index in range(total) if index not in refused]

@@ -1,0 +1,72 @@
+"""The decoding contract: payloads in, typed Arrow rows and named refusals out.
+
+Whatever the bytes, `decode()` does not raise: one bad record costs one record, the good ones keep their
+order, and each payload ends either in the batch or in `bad`, never in both and never in neither. A value
+that is not what its column says is refused: it is not bent into shape and does not become NULL.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol
+
+import pyarrow as pa
+
+
+class Kind(StrEnum):
+    """Why a record was refused. The words are what users filter dead letters by."""
+
+    MalformedPayload = "MalformedPayload"
+    """The bytes are not in the format at all: they do not parse, are empty, or mean two things at once."""
+
+    SchemaMismatch = "SchemaMismatch"
+    """It parses, but its shape is not the table's: a NOT NULL field is absent, a field is too many."""
+
+    TypeConversion = "TypeConversion"
+    """A value that its column's type cannot hold exactly as it was written."""
+
+    UnknownSchemaId = "UnknownSchemaId"
+    """The payload names a schema that the registry does not have."""
+
+    PayloadTooLarge = "PayloadTooLarge"
+    """Longer than the source takes."""
+
+    Other = "Other"
+    """None of these; the message says what."""
+
+
+@dataclass(frozen=True, slots=True)
+class BadRecord:
+    """One refused payload: its index among the values given, and why. The message never holds all of it."""
+
+    index: int
+    kind: Kind
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Decoded:
+    """What became of the values given.
+
+    `good` has, for each row of `batch`, the index of its payload; None means that all were good.
+    """
+
+    batch: pa.RecordBatch
+    good: list[int] | None
+    bad: list[BadRecord]
+
+
+class Decoder(Protocol):
+    """One format with one schema. Holds no state between calls and may be pickled.
+
+    A call is given less than 2 GiB of payload in total: Arrow's string columns hold no more.
+    """
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The schema of every batch, exactly as Spark wants it of a Python data source."""
+        ...
+
+    def decode(self, values: Sequence[bytes | None]) -> Decoded: ...

@@ -1,0 +1,36 @@
+"""FORMAT json: one JSON object a message."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pyspark.sql.types import StructType
+
+from forebay.formats.batches import arrow_schema, decode_each
+from forebay.formats.contract import Decoded
+from forebay.formats.json_text import parse_exact, parse_fast
+from forebay.formats.refusal import check_present
+from forebay.formats.values import has_decimal, row_converter
+
+
+class JsonDecoder:
+    """Strict JSON. A column that occurs twice in one object is refused, as is half a surrogate pair."""
+
+    def __init__(self, schema: StructType, options: Mapping[str, str]) -> None:
+        self.schema = arrow_schema(schema)
+        self._made_from = (schema, dict(options))
+        self._row = row_converter(schema)
+        self._parse = parse_exact if has_decimal(schema) else parse_fast
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return JsonDecoder, self._made_from
+
+    def decode(self, values: Sequence[bytes | None]) -> Decoded:
+        return decode_each(values, self.schema, self._record)
+
+    def _record(self, payload: bytes | None) -> list[Any]:
+        check_present(payload)
+        assert payload is not None
+        row: list[Any] = self._row(self._parse(payload))
+        return row

@@ -1,0 +1,142 @@
+"""One value to one column type without parts: exact, or refused.
+
+A converter is compiled once a column. It never sees None: whether NULL may be is its container's affair.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Callable
+from decimal import Context, Decimal, DecimalException, Inexact, InvalidOperation
+from typing import Any
+
+from pyspark.sql.types import (
+    BinaryType,
+    BooleanType,
+    ByteType,
+    DataType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IntegerType,
+    LongType,
+    ShortType,
+    StringType,
+    TimestampNTZType,
+    TimestampType,
+)
+
+from forebay.errors import UnsupportedSqlError
+from forebay.formats.refusal import Number, unfit
+from forebay.formats.temporal import timestamp, to_days
+
+Convert = Callable[[Any], Any]
+
+BITS = {ByteType: 8, ShortType: 16, IntegerType: 32, LongType: 64}
+NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
+"""A number as JSON writes it; the same everywhere, so `+1`, `01`, `.5` and `NaN` are none."""
+
+# The first magnitudes that round to infinity, half an ulp above the largest finite ones.
+_FLOAT_END = float(2**128 - 2**103)
+_DOUBLE_END = float("inf")
+
+
+def scalar(data_type: DataType) -> Convert:
+    """The converter for a type without parts; UnsupportedSqlError if there is none."""
+    match data_type:
+        case BooleanType():
+            return _boolean
+        case ByteType() | ShortType() | IntegerType() | LongType():
+            return _integer(data_type)
+        case FloatType():
+            return _real("FLOAT", _FLOAT_END)
+        case DoubleType():
+            return _real("DOUBLE", _DOUBLE_END)
+        case DecimalType():
+            return _decimal(data_type)
+        case StringType():
+            return _string
+        case BinaryType():
+            return _binary
+        case DateType():
+            return to_days
+        case TimestampType():
+            return timestamp(zoned=True)
+        case TimestampNTZType():
+            return timestamp(zoned=False)
+    raise UnsupportedSqlError(f"a column of type {data_type.simpleString().upper()} cannot be read")
+
+
+def _boolean(value: Any) -> bool:
+    if value is True or value is False:
+        return bool(value)
+    raise unfit("BOOLEAN (true or false)", value)
+
+
+def _string(value: Any) -> str:
+    if type(value) is str:
+        return value
+    raise unfit("STRING", value)
+
+
+def _integer(data_type: DataType) -> Convert:
+    end = 2 ** (BITS[type(data_type)] - 1)
+    expected = f"{data_type.simpleString().upper()} (an integer from {-end} to {end - 1})"
+
+    def convert(value: Any) -> int:
+        # type() and not isinstance(): True is an int, and 1 is not what somebody meant by it.
+        if type(value) is int and -end <= value < end:
+            return value
+        raise unfit(expected, value)
+
+    return convert
+
+
+def _real(name: str, end: float) -> Convert:
+    """Rounds to the nearest double, as JSON numbers do, and then to the type; never to infinity."""
+    expected = f"{name} (a finite number)"
+
+    def convert(value: Any) -> float:
+        number = value
+        if type(value) is int or type(value) is Number:
+            try:
+                number = float(value)
+            except OverflowError:
+                raise unfit(expected, value) from None
+        if type(number) is float and -end < number < end:  # false for NaN
+            return number
+        raise unfit(expected, value)
+
+    return convert
+
+
+def _decimal(data_type: DecimalType) -> Convert:
+    """Exact by construction: any digit that would have to be rounded away raises Inexact."""
+    exact = Context(prec=data_type.precision, traps=[Inexact, InvalidOperation])
+    unit = Decimal((0, (1,), -data_type.scale))
+    expected = f"{data_type.simpleString().upper()} (exact, no rounding)"
+
+    def convert(value: Any) -> Decimal:
+        kind = type(value)
+        if kind is int or kind is Number or (kind is str and NUMBER.fullmatch(value)):
+            try:
+                return exact.quantize(exact.create_decimal(value), unit)
+            except DecimalException:
+                pass
+        raise unfit(expected, value)
+
+    return convert
+
+
+def _binary(value: Any) -> bytes:
+    if type(value) is str:
+        try:
+            found = base64.b64decode(value, validate=True)
+        except ValueError:
+            found = None
+        # Writing it again proves alphabet, padding and that no stray bits were dropped.
+        if found is not None and base64.b64encode(found).decode() == value:
+            return found
+    raise unfit("BINARY (base64 text)", value)

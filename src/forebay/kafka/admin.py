@@ -1,0 +1,208 @@
+"""What a cluster holds: topics, partitions, first and last offsets, the group's offsets.
+
+One `Cluster` serves one source. Its calls are single requests; `forebay.backoff` is how a caller waits
+for a broker that is away.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import TypeVar
+
+from confluent_kafka import (
+    Consumer,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    TopicCollection,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient, OffsetSpec
+
+from forebay.errors import AuthError, CommitError, UnknownTopicError
+from forebay.kafka.settings import (
+    CLIENT_LOG,
+    address,
+    connection_settings,
+    consumer_settings,
+    translate,
+)
+from forebay.options import Options
+
+T = TypeVar("T")
+Partition = tuple[str, int]
+REQUEST_TIMEOUT_S = 10.0  # long enough for a broker in a long GC pause, short enough to try again soon
+
+
+@dataclass(frozen=True)
+class Topic:
+    """A topic as the cluster describes it now; `id` changes when it is deleted and made again."""
+
+    name: str
+    id: str
+    partitions: int
+
+
+class Cluster:
+    """A connection to the brokers of one source. Cheap to make; connects on the first call."""
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+        self._refused = ""
+        self._settings = connection_settings(options) | {"error_cb": self._on_error}
+        self._admin: AdminClient | None = None
+        self._consumer: Consumer | None = None
+
+    @property
+    def admin(self) -> AdminClient:
+        if self._admin is None:
+            self._admin = AdminClient(self._settings, logger=CLIENT_LOG)
+        return self._admin
+
+    def close(self) -> None:
+        if self._consumer is not None:
+            self._consumer.close()
+        self._consumer = self._admin = None
+
+    def _on_error(self, error: KafkaError) -> None:
+        # Failed authentication reaches requests only as a time-out; its reason comes here.
+        if error.code() in (
+            KafkaError._AUTHENTICATION,
+            KafkaError.SASL_AUTHENTICATION_FAILED,
+            KafkaError._SSL,
+        ):
+            self._refused = error.str()
+
+    def _call(self, doing: str, request: Callable[[], T]) -> T:
+        try:
+            return request()
+        except KafkaException as error:
+            self.admin.poll(0)
+            if self._refused:
+                reason, self._refused = self._refused, ""
+                raise AuthError(
+                    f"{address(self._options)} refused the connection while {doing}: {reason}"
+                ) from None
+            raise translate(error.args[0], self._options, doing) from None
+
+    def topics(self) -> dict[str, int]:
+        """All topics with their number of partitions, the cluster's own left out."""
+        metadata = self._call("listing topics", lambda: self.admin.list_topics(timeout=REQUEST_TIMEOUT_S))
+        return {
+            name: len(topic.partitions)
+            for name, topic in metadata.topics.items()
+            if not name.startswith("__") and topic.error is None
+        }
+
+    def brokers(self) -> int:
+        metadata = self._call(
+            "asking for metadata", lambda: self.admin.list_topics(timeout=REQUEST_TIMEOUT_S)
+        )
+        return len(metadata.brokers)
+
+    def matching(self) -> list[str]:
+        """The names of the topics that the source reads, as of now."""
+        if self._options["topic"] is not None:
+            return [str(self._options["topic"])]
+        if self._options["topics"] is not None:
+            return list(dict.fromkeys(self._options["topics"]))
+        pattern = re.compile(self._options["topic.pattern"])
+        return sorted(name for name in self.topics() if pattern.fullmatch(name))
+
+    def describe(self, names: Iterable[str]) -> dict[str, Topic]:
+        """The topics of these names; one that does not exist is an error that lists near names."""
+        wanted = list(names)
+        if not wanted:
+            return {}
+        futures = self._call(
+            "describing topics",
+            lambda: self.admin.describe_topics(TopicCollection(wanted), request_timeout=REQUEST_TIMEOUT_S),
+        )
+        found = {}
+        for name, future in futures.items():
+            try:
+                description = self._call(f"describing topic '{name}'", future.result)
+            except UnknownTopicError:
+                raise self._unknown(name) from None
+            found[name] = Topic(name, str(description.topic_id), len(description.partitions))
+        return found
+
+    def _unknown(self, name: str) -> UnknownTopicError:
+        known = list(self.topics())
+        near = difflib.get_close_matches(name, known, 3, 0.5)
+        if near:
+            remedy = "did you mean " + " or ".join(f"'{topic}'" for topic in near) + "?"
+        else:
+            listed = ", ".join(sorted(known)[:10]) or "none at all"
+            remedy = f"topics there: {listed}"
+        return UnknownTopicError(f"there is no topic '{name}' on {address(self._options)}", remedy=remedy)
+
+    def earliest(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
+        return self._offsets(partitions, OffsetSpec.earliest())
+
+    def latest(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
+        """Where each partition ends for a reader of this isolation level (the last stable offset)."""
+        return self._offsets(partitions, OffsetSpec.latest())
+
+    def at_timestamp(self, partitions: Iterable[Partition], timestamp_ms: int) -> dict[Partition, int]:
+        """The first offset at or after a time; the partition's end where there is none."""
+        wanted = list(partitions)
+        found = self._offsets(wanted, OffsetSpec.for_timestamp(timestamp_ms))
+        if any(offset < 0 for offset in found.values()):
+            ends = self.latest(wanted)
+            found = {key: ends[key] if offset < 0 else offset for key, offset in found.items()}
+        return found
+
+    def _offsets(self, partitions: Iterable[Partition], spec: OffsetSpec) -> dict[Partition, int]:
+        wanted = {TopicPartition(topic, number): spec for topic, number in partitions}
+        if not wanted:
+            return {}
+        committed = self._options["isolation.level"] == "read_committed"
+        level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
+        doing = "asking for offsets"
+        futures = self._call(
+            doing,
+            lambda: self.admin.list_offsets(wanted, isolation_level=level, request_timeout=REQUEST_TIMEOUT_S),
+        )
+        return {(tp.topic, tp.partition): self._call(doing, f.result).offset for tp, f in futures.items()}
+
+    def committed(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
+        """The group's offsets; partitions without one are left out."""
+        wanted = [TopicPartition(topic, number) for topic, number in partitions]
+        if not wanted:
+            return {}
+        # Not the admin client's list_consumer_group_offsets: while the coordinator is still loading, that
+        # one crashes the process (librdkafka 2.16.1 looks for a consumer group in an admin client).
+        doing = f"asking for the offsets of group '{self._options['group.id']}'"
+        answer = self._call(doing, lambda: self._group.committed(wanted, timeout=REQUEST_TIMEOUT_S))
+        for tp in answer:
+            if tp.error is not None:
+                raise translate(tp.error, self._options, doing)
+        return {(tp.topic, tp.partition): tp.offset for tp in answer if tp.offset >= 0}
+
+    @property
+    def _group(self) -> Consumer:
+        """A consumer that never joins its group, for reading and writing the group's offsets."""
+        if self._consumer is None:
+            self._consumer = Consumer(consumer_settings(self._options), logger=CLIENT_LOG)
+        return self._consumer
+
+    def commit(self, offsets: Mapping[Partition, int]) -> None:
+        """Write the group's offsets; a consumer that never joins may, as long as nobody else has joined."""
+        positions = [TopicPartition(topic, number, offset) for (topic, number), offset in offsets.items()]
+        group = self._options["group.id"]
+        try:
+            answer = self._group.commit(offsets=positions, asynchronous=False)
+        except KafkaException as error:
+            raise CommitError(
+                f"the offsets of group '{group}' were not committed: {error.args[0].str()}"
+            ) from None
+        failed = [tp for tp in answer or () if tp.error is not None]
+        if failed:
+            raise CommitError(
+                f"the offsets of group '{group}' were not committed for {failed[0].topic}-{failed[0].partition}:"
+                f" {failed[0].error.str()}"
+            )

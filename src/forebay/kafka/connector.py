@@ -1,0 +1,375 @@
+"""Kafka as a source connector."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator, Mapping, Sequence
+
+from pyspark.sql.types import StructType
+
+from forebay.backoff import with_backoff
+from forebay.connectors.contract import (
+    ConnectorInfo,
+    ConnectorMetrics,
+    ConnectorState,
+    HealthStatus,
+    Offsets,
+    PartitionLag,
+    RejectedRecord,
+    SourceBatch,
+    SourceCheckpoint,
+    SourceConfig,
+    SourceConnector,
+    Split,
+)
+from forebay.errors import (
+    ConnectorStateError,
+    ForebayError,
+    NoOffsetError,
+    OffsetOutOfRangeError,
+    OptionValueError,
+    TopicRecreatedError,
+    UnknownTopicError,
+    UnreachableError,
+)
+from forebay.formats import Kind
+from forebay.kafka.admin import Cluster, Partition, Topic
+from forebay.kafka.consumers import CACHE
+from forebay.kafka.offsets import (
+    KafkaSplit,
+    Position,
+    Range,
+    allocate,
+    lost_between,
+    plan_splits,
+    ranges_between,
+)
+from forebay.kafka.options import FORMATS, KAFKA
+from forebay.kafka.reader import RangeReader
+from forebay.kafka.rows import RAW_COLUMNS, RowDecoder, full_schema
+from forebay.kafka.settings import address, check_settings, consumer_settings
+
+log = logging.getLogger("forebay.kafka")
+
+METADATA_AGE_S = 1.0  # how long a list of topics and partitions is good: new ones show within it
+POLL_STEP_S = 0.02
+
+
+class KafkaSource(SourceConnector):
+    """One or several topics, read as one source."""
+
+    table = KAFKA
+
+    def __init__(self, config: SourceConfig) -> None:
+        super().__init__(config)
+        self._cluster = Cluster(self.options)
+        self._topics: dict[str, Topic] = {}
+        self._topics_at = 0.0
+        self._end: Position | None = None
+        self._committed: SourceCheckpoint | None = None
+        self._commits = 0
+        self._records = 0
+        self._errors = 0
+        self._opened_at = time.monotonic()
+
+    @classmethod
+    def info(cls) -> ConnectorInfo:
+        return ConnectorInfo("kafka", "Apache Kafka source connector", KAFKA.options, FORMATS)
+
+    @classmethod
+    def with_defaults(cls, name: str, given: Mapping[str, str]) -> dict[str, str]:
+        return {"group.id": f"forebay-{name}"} | dict(given)
+
+    def full_schema(self) -> StructType:
+        columns = self.config.schema
+        if not columns.fields and self.options["format"] == "raw":
+            columns = RAW_COLUMNS
+        return full_schema(columns, self.options)
+
+    def open(self) -> None:
+        """Check settings, decoder and topics; an unreachable broker is waited for, within a limit."""
+        if self._state is ConnectorState.STOPPED:
+            raise ConnectorStateError(f"source '{self.config.name}' is closed")
+        check_settings(self.options)
+        RowDecoder(self.config.schema, self.options)
+        with_backoff(self._look, timeout_s=self.options["connect.timeout.ms"] / 1000, notify=_say_unreachable)
+        self._state = ConnectorState.RUNNING
+
+    def _look(self) -> None:
+        names = self._cluster.matching()
+        if not names:
+            raise UnknownTopicError(
+                f"no topic on {address(self.options)} matches '{self.options['topic.pattern']}'",
+                remedy="topics there: " + (", ".join(sorted(self._cluster.topics())[:10]) or "none at all"),
+            )
+        self._topics = self._cluster.describe(names)
+        self._topics_at = time.monotonic()
+
+    def close(self) -> None:
+        self._cluster.close()
+        self._state = ConnectorState.STOPPED
+
+    def discover_schema(self) -> StructType | None:
+        return RAW_COLUMNS if self.options["format"] == "raw" else None
+
+    # -- where to start, how far to go ---------------------------------------------------------------
+
+    def initial_offsets(self) -> Offsets:
+        timeout_s = self.options["connect.timeout.ms"] / 1000
+        return with_backoff(self._initial, timeout_s=timeout_s, notify=_say_unreachable).to_json()
+
+    def _initial(self) -> Position:
+        topics = self._current_topics()
+        partitions = [(topic.name, number) for topic in topics.values() for number in range(topic.partitions)]
+        return Position(self._start(partitions), {topic.name: topic.id for topic in topics.values()})
+
+    def _start(self, partitions: Sequence[Partition]) -> dict[Partition, int]:
+        mode = self.options["startup.mode"]
+        if mode == "earliest":
+            return self._cluster.earliest(partitions)
+        if mode == "latest":
+            return self._cluster.latest(partitions)
+        if mode == "timestamp":
+            return self._cluster.at_timestamp(partitions, self.options["startup.timestamp.ms"])
+        given = (
+            self._specific(partitions) if mode == "specific-offsets" else self._cluster.committed(partitions)
+        )
+        self._check_in_range(given, "startup.specific.offsets" if mode == "specific-offsets" else "the group")
+        return given | self._reset([key for key in partitions if key not in given])
+
+    def _specific(self, partitions: Sequence[Partition]) -> dict[Partition, int]:
+        wanted: Mapping[str, Mapping[str, int]] = self.options["startup.specific.offsets"]
+        topics = {topic for topic, _ in partitions}
+        if "" in wanted and len(topics) != 1:
+            raise OptionValueError(
+                "'startup.specific.offsets' must name the topic of each offset when there are several",
+                option="startup.specific.offsets",
+                remedy='for example {"orders": {"0": 42}}',
+            )
+        found = {
+            (topic or next(iter(topics)), int(number)): offset
+            for topic, numbers in wanted.items()
+            for number, offset in numbers.items()
+        }
+        unknown = [key for key in found if key not in set(partitions)]
+        if unknown:
+            topic, number = unknown[0]
+            raise OptionValueError(
+                f"'startup.specific.offsets' names {topic}-{number}, which is not there",
+                option="startup.specific.offsets",
+            )
+        return found
+
+    def _check_in_range(self, given: dict[Partition, int], origin: str) -> None:
+        low, high = self._cluster.earliest(given), self._cluster.latest(given)
+        for key, offset in given.items():
+            if offset < low[key] and not self.options["fail.on.data.loss"]:
+                log.warning("%s is gone; going on without it", Range(*key, offset, low[key]))
+                given[key] = low[key]
+            elif not low[key] <= offset <= high[key]:
+                missing = (
+                    Range(*key, offset, low[key]) if offset < low[key] else Range(*key, high[key], offset)
+                )
+                raise OffsetOutOfRangeError(
+                    f"{origin} says to start {key[0]}-{key[1]} at {offset}, but the broker has "
+                    f"[{low[key]}, {high[key]}): {missing} is not there"
+                )
+
+    def _reset(self, partitions: Sequence[Partition]) -> dict[Partition, int]:
+        policy = self.options["auto.offset.reset"]
+        if policy == "none" and partitions:
+            listed = ", ".join(f"{topic}-{number}" for topic, number in partitions)
+            raise NoOffsetError(f"group '{self.options['group.id']}' has no offset for {listed}")
+        return self._cluster.latest(partitions) if policy == "latest" else self._cluster.earliest(partitions)
+
+    def latest_offsets(
+        self, start: Offsets, max_records: int | None, until: Offsets | None = None
+    ) -> Offsets:
+        """Looks until there is something, for `poll.timeout.ms` at most."""
+        position = Position.from_json(start)
+        bound = Position.from_json(until) if until else None
+        deadline = time.monotonic() + self.options["poll.timeout.ms"] / 1000
+        while True:
+            try:
+                end = self._advance(position, max_records, bound)
+            except UnreachableError as error:
+                log.warning("%s; trying again", error.message)
+                time.sleep(max(0.0, deadline - time.monotonic()))
+                return start
+            if end is not None:
+                return end.to_json()
+            if time.monotonic() + POLL_STEP_S >= deadline:
+                return start
+            time.sleep(POLL_STEP_S)
+
+    def known_end(self) -> Offsets | None:
+        return self._end.to_json() if self._end else None
+
+    def _advance(
+        self, position: Position, max_records: int | None, bound: Position | None
+    ) -> Position | None:
+        """The next position to read to; None while there is nothing new."""
+        topics = self._current_topics()
+        self._check_identity(position, topics)
+        known = [key for key in position.next if key[0] in topics]
+        partitions = [(topic.name, number) for topic in topics.values() for number in range(topic.partitions)]
+        new = [key for key in partitions if key not in position.next]
+        ends = self._cluster.latest([*known, *new])
+        ids = {topic.name: topic.id for topic in topics.values()}
+        self._end = Position(ends, ids)
+        if bound is not None:
+            new = [key for key in new if key in bound.next]
+            ends = {
+                key: min(ends[key], max(bound.next.get(key, 0), position.next.get(key, 0))) for key in ends
+            }
+        if not new and all(ends[key] == position.next[key] for key in known):
+            return None
+        lows = self._cluster.earliest([*known, *new])
+        first = {key: lows[key] for key in new}
+        for key in known:
+            self._check_still_there(key, position.next[key], lows[key], ends[key], first)
+        begins = {key: max(position.next.get(key, 0), first.get(key, 0)) for key in [*known, *new]}
+        available = [Range(*key, begins[key], ends[key]) for key in sorted(begins) if ends[key] > begins[key]]
+        reach = {(r.topic, r.partition): r.end for r in allocate(available, max_records)}
+        following = dict(position.next) | begins | reach
+        return Position(following, ids, first)
+
+    def _check_still_there(
+        self, key: Partition, at: int, low: int, end: int, first: dict[Partition, int]
+    ) -> None:
+        if at < low:
+            lost = Range(*key, at, low)
+            if self.options["fail.on.data.loss"]:
+                raise OffsetOutOfRangeError(f"{len(lost)} records are gone before they were read: {lost}")
+            first[key] = low
+        elif at > end:
+            raise OffsetOutOfRangeError(
+                f"{key[0]}-{key[1]} ends at {end}, but it was read up to {at}: {Range(*key, end, at)} is gone "
+                "from the log (truncated, or replaced by another log)"
+            )
+
+    def _check_identity(self, position: Position, topics: Mapping[str, Topic]) -> None:
+        for name, old in position.ids.items():
+            read = ", ".join(
+                f"{name}-{number} [0, {offset})" for (topic, number), offset in sorted(position.next.items())
+                if topic == name
+            )  # fmt: skip
+            if name not in topics:
+                raise UnknownTopicError(f"topic '{name}' is gone; of it {read} was read")
+            if old and topics[name].id != old:
+                raise TopicRecreatedError(
+                    f"topic '{name}' was deleted and created again (id {old} is now {topics[name].id}); "
+                    f"read of the old one: {read}"
+                )
+            if any(number >= topics[name].partitions for topic, number in position.next if topic == name):
+                raise TopicRecreatedError(f"topic '{name}' has fewer partitions than were read: {read}")
+
+    def _current_topics(self) -> dict[str, Topic]:
+        if not self._topics or time.monotonic() - self._topics_at > METADATA_AGE_S:
+            self._topics = self._cluster.describe(self._cluster.matching())
+            self._topics_at = time.monotonic()
+        return self._topics
+
+    def end_offsets(self) -> Offsets:
+        self._topics_at = 0.0
+        topics = self._current_topics()
+        partitions = [(topic.name, number) for topic in topics.values() for number in range(topic.partitions)]
+        return Position(
+            self._cluster.latest(partitions), {topic.name: topic.id for topic in topics.values()}
+        ).to_json()
+
+    def reached(self, position: Offsets, target: Offsets) -> bool:
+        here, there = Position.from_json(position), Position.from_json(target)
+        return all(here.next.get(key, 0) >= offset for key, offset in there.next.items())
+
+    def count(self, start: Offsets, end: Offsets) -> int:
+        return sum(len(r) for r in ranges_between(Position.from_json(start), Position.from_json(end)))
+
+    def lost(self, start: Offsets, end: Offsets) -> tuple[str, ...]:
+        return tuple(str(gone) for gone in lost_between(Position.from_json(start), Position.from_json(end)))
+
+    # -- reading -------------------------------------------------------------------------------------
+
+    def plan_batches(self, start: Offsets, end: Offsets, parallelism: int) -> Sequence[Split]:
+        here, there = Position.from_json(start), Position.from_json(end)
+        behind = [key for key, offset in here.next.items() if there.next.get(key, offset) < offset]
+        if behind:
+            # A first batch that is repeated, but would start past the end it was planned with.
+            missing = ", ".join(f"{Range(*key, there.next[key], here.next[key])}" for key in behind)
+            raise OffsetOutOfRangeError(f"this batch starts after its own end; {missing} would be left out")
+        return plan_splits(ranges_between(here, there), parallelism)
+
+    def read_batch(self, split: Split) -> Iterator[SourceBatch]:
+        assert isinstance(split, KafkaSplit)
+        rows = RowDecoder(self.config.schema, self.options)
+        lost: list[RejectedRecord] = []
+        tolerate = (
+            None if self.options["fail.on.data.loss"] else (lambda gone: lost.append(_as_rejected(gone)))
+        )
+        with CACHE.borrow(consumer_settings(self.options)) as consumer:
+            reader = RangeReader(consumer, split.ranges, self.options, tolerate)
+            for messages in reader.chunks(self.options["max.poll.records"]):
+                for batch in rows.decode(messages):
+                    self._records += batch.records.num_rows
+                    self._errors += len(batch.rejected)
+                    yield batch
+        if lost:
+            yield SourceBatch(rows.empty(), lost)
+
+    # -- the group -----------------------------------------------------------------------------------
+
+    def commit_offsets(self, checkpoint: SourceCheckpoint) -> None:
+        self._cluster.commit(Position.from_json(checkpoint.offsets).next)
+        self._committed = checkpoint
+        self._commits += 1
+
+    def current_offsets(self) -> SourceCheckpoint | None:
+        return self._committed
+
+    def lag(self) -> list[PartitionLag]:
+        topics = self._current_topics()
+        partitions = [(topic.name, number) for topic in topics.values() for number in range(topic.partitions)]
+        ends, committed = self._cluster.latest(partitions), self._cluster.committed(partitions)
+        starts = self._cluster.earliest([key for key in partitions if key not in committed])
+        return [
+            PartitionLag(
+                *key, committed.get(key), ends[key], ends[key] - committed.get(key, starts.get(key, 0))
+            )
+            for key in sorted(partitions)
+        ]
+
+    def health_check(self) -> HealthStatus:
+        details = {
+            "group.id": self.options["group.id"],
+            "topics": ", ".join(sorted(self._topics)) or str(self.options["topic"] or self.options["topics"]),
+            "state": str(self._state),
+        }
+        try:
+            lags = self.lag()
+            brokers = self._cluster.brokers()
+        except ForebayError as error:
+            return HealthStatus(False, error.message, details)
+        total = sum(item.lag for item in lags)
+        details |= {"brokers": str(brokers), "total_lag": str(total)}
+        details |= {f"lag.{item.topic}.{item.partition}": str(item.lag) for item in lags}
+        return HealthStatus(True, f"Connected to {brokers} broker(s), lag: {total}", details)
+
+    def metrics(self) -> ConnectorMetrics:
+        seconds = max(time.monotonic() - self._opened_at, 1e-9)
+        return ConnectorMetrics(
+            records_total=self._records,
+            errors_total=self._errors,
+            records_per_sec=self._records / seconds,
+            custom={"commits_total": float(self._commits)},
+        )
+
+
+def _as_rejected(lost: Range) -> RejectedRecord:
+    return RejectedRecord(
+        lost.topic, lost.partition, lost.start, str(Kind.Other), f"{len(lost)} records are gone: {lost}"
+    )
+
+
+def _say_unreachable(error: ForebayError, wait_s: float) -> None:
+    log.warning("%s; trying again in %.1f s", error.message, wait_s)

@@ -1,0 +1,88 @@
+"""Consumers kept between tasks: connecting costs more than reading a small batch.
+
+A cached consumer holds its connections and nothing else: it is unassigned after each use, because one
+that sits at the end of a partition goes on fetching, and Spark seldom brings the same partition back.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from confluent_kafka import Consumer
+
+from forebay.kafka.settings import CLIENT_LOG
+
+IDLE_CLOSE_S = 30.0  # below the minute after which Spark itself ends an idle Python worker
+
+
+class ConsumerCache:
+    """Idle consumers by their settings; each is used by one reader at a time."""
+
+    def __init__(self, idle_close_s: float = IDLE_CLOSE_S) -> None:
+        self._idle_close_s = idle_close_s
+        self._lock = threading.Lock()
+        self._idle: dict[tuple[tuple[str, Any], ...], list[tuple[Consumer, float]]] = {}
+        self._reaper: threading.Thread | None = None
+        self._pid = os.getpid()
+
+    @contextmanager
+    def borrow(self, settings: Mapping[str, Any]) -> Iterator[Consumer]:
+        """A consumer of these settings. One whose use failed is closed, not kept."""
+        key = tuple(sorted(settings.items()))
+        consumer = self._take(key) or Consumer(dict(settings), logger=CLIENT_LOG)
+        try:
+            yield consumer
+            consumer.unassign()
+        except BaseException:
+            consumer.close()
+            raise
+        self._give_back(key, consumer)
+
+    def idle(self) -> int:
+        with self._lock:
+            return sum(len(consumers) for consumers in self._idle.values())
+
+    def close(self) -> None:
+        """Close what is idle now."""
+        self._close_older_than(float("inf"))
+
+    def _take(self, key: tuple[tuple[str, Any], ...]) -> Consumer | None:
+        with self._lock:
+            if self._pid != os.getpid():
+                # A client does not survive a fork: what the parent left here is not ours.
+                self._idle, self._reaper, self._pid = {}, None, os.getpid()
+            consumers = self._idle.get(key)
+            return consumers.pop()[0] if consumers else None
+
+    def _give_back(self, key: tuple[tuple[str, Any], ...], consumer: Consumer) -> None:
+        with self._lock:
+            self._idle.setdefault(key, []).append((consumer, time.monotonic()))
+            if self._reaper is None:
+                self._reaper = threading.Thread(target=self._reap, name="forebay-consumers", daemon=True)
+                self._reaper.start()
+
+    def _reap(self) -> None:
+        while True:
+            time.sleep(self._idle_close_s / 4)
+            self._close_older_than(time.monotonic() - self._idle_close_s)
+
+    def _close_older_than(self, moment: float) -> None:
+        with self._lock:
+            stale = [c for consumers in self._idle.values() for c, since in consumers if since <= moment]
+            self._idle = {
+                key: kept
+                for key, consumers in self._idle.items()
+                if (kept := [(c, since) for c, since in consumers if since > moment])
+            }
+        for consumer in stale:
+            consumer.close()
+
+
+CACHE = ConsumerCache()
+atexit.register(CACHE.close)

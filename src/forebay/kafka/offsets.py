@@ -1,0 +1,153 @@
+"""Positions in topics: how they are written down, divided between partitions and cut into tasks.
+
+Pure functions over frozen values. In Spark's offset log a position reads
+
+    {"topics": {"trades": {"id": "9sX…", "partitions": {"0": 42, "1": 7}, "first": {"1": 0}}}}
+
+where `first` says where a partition really begins if that is not where the position before it ended:
+it is new, or records before `first` are gone and the source was told to go on without them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+from forebay.connectors.contract import Offsets, Split
+
+Partition = tuple[str, int]
+
+SMALL_BATCH = 50_000  # up to here one task beats several: a task costs about 100 ms, a record 1 to 10 µs
+MIN_PIECE = 100_000  # a partition is cut further only into pieces at least this large
+
+
+@dataclass(frozen=True)
+class Position:
+    """Next offset to read, by partition; with the ids of the topics these offsets belong to."""
+
+    next: Mapping[Partition, int]
+    ids: Mapping[str, str] = field(default_factory=dict)
+    first: Mapping[Partition, int] = field(default_factory=dict)
+
+    def to_json(self) -> Offsets:
+        """Sorted, so that equal positions are equal texts: that is how Spark compares them."""
+        topics: dict[str, dict[str, object]] = {}
+        for topic, number in sorted(self.next):
+            entry = topics.setdefault(topic, {"id": self.ids.get(topic, ""), "partitions": {}})
+            entry["partitions"][str(number)] = self.next[topic, number]  # type: ignore[index]
+            if (topic, number) in self.first:
+                entry.setdefault("first", {})[str(number)] = self.first[topic, number]  # type: ignore[index]
+        return {"topics": topics}
+
+    @staticmethod
+    def from_json(offsets: Offsets) -> Position:
+        following: dict[Partition, int] = {}
+        first: dict[Partition, int] = {}
+        ids: dict[str, str] = {}
+        for topic, entry in offsets["topics"].items():
+            ids[topic] = entry["id"]
+            following.update(((topic, int(number)), offset) for number, offset in entry["partitions"].items())
+            first.update(((topic, int(number)), offset) for number, offset in entry.get("first", {}).items())
+        return Position(following, ids, first)
+
+
+@dataclass(frozen=True)
+class Range:
+    """Offsets [start, end) of one partition."""
+
+    topic: str
+    partition: int
+    start: int
+    end: int
+
+    def __len__(self) -> int:
+        return self.end - self.start
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition} [{self.start}, {self.end})"
+
+
+@dataclass(frozen=True)
+class KafkaSplit(Split):
+    """What one task reads: one large range, or several small ones."""
+
+    ranges: tuple[Range, ...] = ()
+
+
+def ranges_between(start: Position, end: Position) -> list[Range]:
+    """What lies between two positions and can be read."""
+    found = []
+    for key in sorted(end.next):
+        begin = max(start.next.get(key, 0), end.first.get(key, 0))
+        if end.next[key] > begin:
+            found.append(Range(*key, begin, end.next[key]))
+    return found
+
+
+def lost_between(start: Position, end: Position) -> list[Range]:
+    """What lies between two positions but was gone before it could be read."""
+    return [
+        Range(*key, start.next[key], end.first[key])
+        for key in sorted(end.first)
+        if key in start.next and end.first[key] > start.next[key]
+    ]
+
+
+def allocate(available: Sequence[Range], limit: int | None) -> list[Range]:
+    """Cut ranges down to `limit` records in all, each by its share, so that none is left behind.
+
+    Every range with records gets at least one as long as the limit allows, or a small partition would
+    starve beside a large one.
+    """
+    total = sum(len(item) for item in available)
+    if limit is None or total <= limit:
+        return [item for item in available if len(item)]
+    shares = [len(item) * limit // total for item in available]
+    spare = limit - sum(shares)
+    # What rounding left over goes to those that got least of what they asked for.
+    for index in sorted(range(len(available)), key=lambda i: (shares[i] / max(1, len(available[i])), i)):
+        if spare and shares[index] < len(available[index]):
+            shares[index] += 1
+            spare -= 1
+    return [
+        Range(item.topic, item.partition, item.start, item.start + share)
+        for item, share in zip(available, shares, strict=True)
+        if share
+    ]
+
+
+def plan_splits(ranges: Sequence[Range], parallelism: int) -> list[KafkaSplit]:
+    """A small batch is one task; a large one a task per partition, or more while cores are idle."""
+    total = sum(len(item) for item in ranges)
+    if not total:
+        return []
+    if total <= SMALL_BATCH:
+        return [KafkaSplit(tuple(ranges))]
+    pieces: list[Range] = []
+    for item in ranges:
+        wanted = max(1, round(parallelism * len(item) / total))
+        pieces.extend(_cut(item, min(wanted, max(1, len(item) // MIN_PIECE))))
+    return _pack(pieces)
+
+
+def _cut(item: Range, parts: int) -> list[Range]:
+    edges = [item.start + len(item) * part // parts for part in range(parts + 1)]
+    return [Range(item.topic, item.partition, low, high) for low, high in pairwise(edges)]
+
+
+def _pack(pieces: Sequence[Range]) -> list[KafkaSplit]:
+    """Large pieces go alone; small ones share tasks, so that many partitions do not mean many tasks."""
+    large = [piece for piece in pieces if len(piece) > SMALL_BATCH]
+    splits = [KafkaSplit((piece,)) for piece in large]
+    bundle: list[Range] = []
+    for piece in pieces:
+        if len(piece) > SMALL_BATCH:
+            continue
+        if sum(len(item) for item in bundle) + len(piece) > SMALL_BATCH and bundle:
+            splits.append(KafkaSplit(tuple(bundle)))
+            bundle = []
+        bundle.append(piece)
+    if bundle:
+        splits.append(KafkaSplit(tuple(bundle)))
+    return splits

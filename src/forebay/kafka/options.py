@@ -1,0 +1,352 @@
+"""Every option of a Kafka source, and of its ON ERROR clause."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from forebay.errors import MissingOptionError, OptionConflictError, OptionValueError
+from forebay.options import (
+    ANY_TEXT,
+    BOOLEAN,
+    CHARACTER,
+    REGEX,
+    SIZE,
+    TEXT,
+    WORDS,
+    Kind,
+    Option,
+    OptionTable,
+    PassThrough,
+    choice,
+    fraction,
+    integer,
+)
+
+FORMATS = ("json", "avro", "protobuf", "debezium-json", "csv", "raw")
+
+
+def _specific_offsets(text: str) -> dict[str, dict[str, int]]:
+    """`{"topic": {"0": 12}}`, or `0:12,1:40` / `partition:0,offset:12;…` for a single topic (key '')."""
+    if text.lstrip().startswith("{"):
+        found = json.loads(text)
+        return {
+            str(topic): {str(int(p)): _offset(o) for p, o in partitions.items()}
+            for topic, partitions in found.items()
+        }
+    pairs = re.findall(r"partition:(\d+),offset:(\d+)", text)
+    if not pairs:
+        pairs = [tuple(part.split(":")) for part in re.split(r"[,;]", text)]
+    return {"": {str(int(partition)): _offset(offset) for partition, offset in pairs}}
+
+
+def _offset(value: Any) -> int:
+    number = int(value)
+    if isinstance(value, bool | float) or number < 0:
+        raise ValueError
+    return number
+
+
+def _parse_specific(text: str) -> dict[str, dict[str, int]]:
+    try:
+        return _specific_offsets(text)
+    except (AttributeError, TypeError) as error:
+        raise ValueError from error
+
+
+SPECIFIC_OFFSETS = Kind(
+    "offsets", _parse_specific, 'offsets such as {"orders": {"0": 42, "1": 7}} or 0:42,1:7'
+)
+
+
+def _high_above_low(values: Mapping[str, Any]) -> None:
+    if values["backpressure.high.watermark"] <= values["backpressure.low.watermark"]:
+        raise OptionValueError(
+            "'backpressure.high.watermark' must be > 'backpressure.low.watermark'",
+            option="backpressure.high.watermark",
+            remedy="for example 0.8 and 0.5",
+        )
+
+
+def _startup_complete(values: Mapping[str, Any]) -> None:
+    needs = {"timestamp": "startup.timestamp.ms", "specific-offsets": "startup.specific.offsets"}
+    mode = values["startup.mode"]
+    for wanted, key in needs.items():
+        if mode == wanted and values[key] is None:
+            raise MissingOptionError(f"'startup.mode' = '{mode}' needs '{key}'", option=key)
+        if mode != wanted and values[key] is not None:
+            raise OptionConflictError(
+                f"'{key}' has no meaning with 'startup.mode' = '{mode}'",
+                option=key,
+                remedy=f"set 'startup.mode' = '{wanted}'",
+            )
+
+
+_OWNED = {
+    "bootstrap.servers": "write 'bootstrap.servers' without the prefix",
+    "group.id": "write 'group.id' without the prefix",
+    "auto.offset.reset": "write 'auto.offset.reset' without the prefix",
+    "isolation.level": "write 'isolation.level' without the prefix",
+    "enable.auto.commit": "offsets are committed after the checkpoint and only then",
+    "enable.auto.offset.store": "offsets are committed after the checkpoint and only then",
+    "enable.partition.eof": "the reader needs it for itself",
+}
+_DANGEROUS = {
+    # Each of these runs code, or reads a file or an inner host, on behalf of whoever wrote the statement.
+    "plugin.library.paths": "it loads native code into the process",
+    "ssl.engine.location": "it loads native code into the process",
+    "ssl.providers": "it loads native code into the process",
+    "sasl.kerberos.kinit.cmd": "it runs a shell command",
+    "sasl.jaas.config": "login modules can run code; use 'kafka.sasl.username' and 'kafka.sasl.password'",
+    "sasl.login.callback.handler.class": "it loads a class by name",
+    "sasl.client.callback.handler.class": "it loads a class by name",
+    "sasl.oauthbearer.token.endpoint.url": "it makes the client call an address of the statement's choice",
+    "sasl.oauthbearer.jwks.endpoint.url": "it makes the client call an address of the statement's choice",
+    "sasl.oauthbearer.assertion.file": "it reads a file of the statement's choice",
+    "sasl.oauthbearer.assertion.jwt.template.file": "it reads a file of the statement's choice",
+    "sasl.oauthbearer.assertion.private.key.file": "it reads a file of the statement's choice",
+    "sasl.oauthbearer.config": "it can name files and addresses",
+    "interceptor.classes": "it loads a class by name",
+    "metric.reporters": "it loads a class by name",
+    "key.deserializer": "values are decoded by 'format'",
+    "value.deserializer": "values are decoded by 'format'",
+}
+_ENDANGERING_VALUE = re.compile(r"(jndi|ldap|ldaps|rmi|file)\s*:|LoginModule", re.IGNORECASE)
+
+
+def _check_pass_through(key: str, value: str) -> str | None:
+    if _ENDANGERING_VALUE.search(value):
+        return "the value names a login module, a file or a directory service"
+    return None
+
+
+PASS_THROUGH = PassThrough(
+    prefix="kafka.",
+    denied=_OWNED | _DANGEROUS,
+    secret=re.compile(r"password|secret|token|\.pem$|private\.key\.passphrase|credentials", re.IGNORECASE),
+    check=_check_pass_through,
+)
+
+KAFKA = OptionTable(
+    title="a Kafka source",
+    options=(
+        Option(
+            "bootstrap.servers",
+            TEXT,
+            "Kafka broker addresses, host:port, separated by commas",
+            required=True,
+            example="localhost:9092",
+            env="KAFKA_BOOTSTRAP_SERVERS",
+        ),
+        Option("topic", TEXT, "the topic to read", example="orders"),
+        Option("topics", WORDS, "the topics to read, separated by commas", example="orders, returns"),
+        Option(
+            "topic.pattern",
+            REGEX,
+            "a regular expression; topics whose whole name matches are read, new ones too",
+            example="orders-.*",
+        ),
+        Option(
+            "group.id",
+            TEXT,
+            "the consumer group that mirrors the checkpoint",
+            required=True,
+            example="forebay-orders",
+        ),
+        Option("format", choice(*FORMATS), "how a record's value is decoded", "json", "avro"),
+        Option(
+            "key.format",
+            choice(*FORMATS),
+            "how a record's key is decoded (keys are left out otherwise)",
+            example="json",
+        ),
+        Option(
+            "auto.offset.reset",
+            choice("earliest", "latest", "none"),
+            "where to start a partition for which the group has no offset; none: that is an error",
+            "earliest",
+            "latest",
+        ),
+        Option(
+            "startup.mode",
+            choice("group-offsets", "earliest", "latest", "timestamp", "specific-offsets"),
+            "where a source without a checkpoint starts",
+            "group-offsets",
+            "earliest",
+        ),
+        Option(
+            "startup.timestamp.ms",
+            integer(0),
+            "with startup.mode = timestamp: the first record at or after it",
+            example="1768471200000",
+        ),
+        Option(
+            "startup.specific.offsets",
+            SPECIFIC_OFFSETS,
+            "with startup.mode = specific-offsets: an offset a partition",
+            example='{"orders": {"0": 42}}',
+        ),
+        Option(
+            "isolation.level",
+            choice("read_committed", "read_uncommitted"),
+            "whether records of open and aborted transactions are left out",
+            "read_committed",
+        ),
+        Option(
+            "max.poll.records", integer(1, 1_000_000), "the most records in one Arrow batch", "1000", "5000"
+        ),
+        Option(
+            "poll.timeout.ms", integer(1, 600_000), "how long one look for new records waits", "100", "50"
+        ),
+        Option(
+            "max.records.per.batch",
+            integer(1),
+            "the most records in one micro-batch, over all partitions",
+            "500000",
+            "100000",
+        ),
+        Option(
+            "include.metadata", BOOLEAN, "add the columns _partition, _offset, _timestamp", "false", "true"
+        ),
+        Option("include.headers", BOOLEAN, "add the column _headers MAP<STRING, BINARY>", "false", "true"),
+        Option(
+            "event.time.column",
+            TEXT,
+            "the column that carries event time, when no WATERMARK clause names one",
+            example="ts",
+        ),
+        Option("watermark.max.out.of.orderness.ms", integer(0), "how late a record may be", "5000", "3000"),
+        Option(
+            "watermark.idle.timeout.ms",
+            integer(1),
+            "after this silence a partition no longer holds the watermark back",
+            "30000",
+            "60000",
+        ),
+        Option(
+            "backpressure.high.watermark", fraction(), "the fill at which reading slows down", "0.8", "0.9"
+        ),
+        Option(
+            "backpressure.low.watermark",
+            fraction(),
+            "the fill at which reading speeds up again",
+            "0.5",
+            "0.6",
+        ),
+        Option(
+            "partition.assignment.strategy",
+            choice("range", "roundrobin", "cooperative-sticky"),
+            "the group's assignment strategy",
+            "cooperative-sticky",
+            "range",
+        ),
+        Option(
+            "fail.on.data.loss",
+            BOOLEAN,
+            "stop when the broker no longer has records that were not read yet",
+            "true",
+            "false",
+        ),
+        Option(
+            "connect.timeout.ms",
+            integer(1),
+            "how long a start keeps trying to reach the brokers",
+            "60000",
+            "10000",
+        ),
+        Option("session.timeout.ms", integer(1), "the group's session timeout", "45000"),
+        Option("heartbeat.interval.ms", integer(1), "the group's heartbeat interval", "3000"),
+        Option("max.poll.interval.ms", integer(1), "the longest time between two polls", "300000"),
+        Option("fetch.min.bytes", integer(1, 100_000_000), "the fewest bytes a fetch waits for", "1"),
+        Option("fetch.max.bytes", integer(0, 2_147_483_135), "the most bytes in a fetch", "52428800"),
+        Option("fetch.wait.max.ms", integer(0, 300_000), "how long a fetch waits for fetch.min.bytes", "50"),
+        Option(
+            "max.partition.fetch.bytes",
+            integer(1, 1_000_000_000),
+            "the most bytes of a partition in a fetch",
+            "8388608",
+        ),
+        Option("schema.registry.url", TEXT, "the schema registry's address", example="http://localhost:8081"),
+        Option("schema.registry.username", TEXT, "the registry's user", example="reader"),
+        Option(
+            "schema.registry.password",
+            ANY_TEXT,
+            "the registry's password",
+            example="${REGISTRY_PASSWORD}",
+            secret=True,
+        ),
+        Option(
+            "schema.registry.bearer.token",
+            ANY_TEXT,
+            "the registry's token",
+            example="${REGISTRY_TOKEN}",
+            secret=True,
+        ),
+        Option(
+            "schema.registry.ssl.ca.location",
+            TEXT,
+            "the CA that signed the registry's certificate",
+            example="/etc/ssl/ca.pem",
+        ),
+        Option(
+            "schema.registry.ssl.certificate.location",
+            TEXT,
+            "the client's certificate",
+            example="/etc/ssl/me.pem",
+        ),
+        Option("schema.registry.ssl.key.location", TEXT, "the client's key", example="/etc/ssl/me.key"),
+        Option(
+            "schema.registry.ssl.key.password",
+            ANY_TEXT,
+            "the key's password",
+            example="${KEY_PASSWORD}",
+            secret=True,
+        ),
+        Option(
+            "schema.registry.subject.name.strategy",
+            choice("topic", "record", "topic-record"),
+            "how a schema's subject is named",
+            "topic",
+            "record",
+        ),
+        Option(
+            "schema.registry.record.name",
+            TEXT,
+            "the record's full name, for the record strategies",
+            example="com.acme.Order",
+        ),
+        Option("csv.delimiter", CHARACTER, "what separates the fields", ",", ";"),
+        Option("csv.quote", CHARACTER, "what encloses a field", '"', "'"),
+        Option("csv.escape", CHARACTER, "what makes the next character literal", example="\\"),
+        Option("csv.null", ANY_TEXT, "the text that means NULL", "", "NULL"),
+    ),
+    exclusive=(
+        ("topic", "topics", "topic.pattern"),
+        ("schema.registry.password", "schema.registry.bearer.token"),
+    ),
+    one_of=(("topic", "topics", "topic.pattern"),),
+    pass_through=PASS_THROUGH,
+    rules=(_high_above_low, _startup_complete),
+)
+
+ON_ERROR_STRATEGIES = ("skip", "dead_letter", "fail")
+
+DEAD_LETTER = OptionTable(
+    title="ON ERROR = 'dead_letter'",
+    options=(
+        Option(
+            "dead_letter_topic", TEXT, "the topic that takes the letters", required=True, example="trades-dlq"
+        ),
+        Option("max_errors_per_second", integer(0), "the most letters a second; 0 is no limit", "100", "10"),
+        Option(
+            "include_raw_message", BOOLEAN, "whether a letter carries the record's own bytes", "true", "false"
+        ),
+        Option(
+            "max_raw_message_size", SIZE, "the most bytes of a record that a letter carries", "1MB", "64KB"
+        ),
+    ),
+)
+
+NO_OPTIONS = OptionTable(title="this ON ERROR strategy", options=())

@@ -1,0 +1,144 @@
+"""Reads ranges of offsets: every record in them that the broker has, once, and nothing else.
+
+Compaction, aborted transactions and transaction markers leave gaps; a gap is not a loss. A range is done
+when a record at or past its end arrives, or when the broker says that the partition ends there.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+
+from forebay.errors import OffsetOutOfRangeError, ReadStalledError
+from forebay.kafka.offsets import Partition, Range
+from forebay.kafka.settings import address, translate
+from forebay.options import Options
+
+STALL_S = 120.0  # a broker that restarts is back long before; one that is not should be heard of
+POLL_S = 0.2
+_GONE = (KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._AUTO_OFFSET_RESET)
+_FATAL = (
+    KafkaError.TOPIC_AUTHORIZATION_FAILED,
+    KafkaError.GROUP_AUTHORIZATION_FAILED,
+    KafkaError.SASL_AUTHENTICATION_FAILED,
+    KafkaError._AUTHENTICATION,
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
+    KafkaError._UNKNOWN_TOPIC,
+    KafkaError._UNKNOWN_PARTITION,
+)
+
+
+class RangeReader:
+    """Reads a few ranges with one consumer. `on_lost` hears of ranges that are gone, when that is allowed."""
+
+    def __init__(
+        self,
+        consumer: Consumer,
+        ranges: Sequence[Range],
+        options: Options,
+        on_lost: Callable[[Range], None] | None = None,
+    ) -> None:
+        self._consumer = consumer
+        self._open: dict[Partition, Range] = {(r.topic, r.partition): r for r in ranges if len(r)}
+        self._next: dict[Partition, int] = {key: r.start for key, r in self._open.items()}
+        self._options = options
+        self._on_lost = on_lost
+        self._moved = time.monotonic()
+
+    def chunks(self, size: int) -> Iterator[list[Message]]:
+        """The records, at most `size` at a time, each partition's in order."""
+        ranges = [TopicPartition(*key, r.start) for key, r in self._open.items()]
+        self._consumer.assign(ranges)
+        # A partition stays paused when it is assigned anew, and whoever had this consumer paused it at its end.
+        self._consumer.resume(ranges)
+        while self._open:
+            kept = [message for message in self._consumer.consume(size, POLL_S) if self._accept(message)]
+            if kept:
+                yield kept
+            elif time.monotonic() - self._moved > STALL_S:
+                raise ReadStalledError(
+                    f"no records from Kafka at {address(self._options)} for {STALL_S:.0f} s while reading "
+                    + ", ".join(str(self._rest(key)) for key in self._open)
+                )
+
+    def _accept(self, message: Message) -> bool:
+        error = message.error()
+        key = (message.topic(), message.partition())
+        if error is not None:
+            self._on_event(error, key, message)
+            return False
+        item = self._open.get(key)
+        if item is None:  # past the end of its range, fetched ahead
+            return False
+        self._moved = time.monotonic()
+        offset = message.offset()
+        self._next[key] = offset + 1
+        if offset >= item.end - 1:
+            self._finish(key)
+        return bool(offset < item.end)
+
+    def _on_event(self, error: KafkaError, key: Partition, message: Message) -> None:
+        if error.code() == KafkaError._PARTITION_EOF:
+            if key in self._open:
+                self._at_end(key, message.offset())
+        elif error.code() in _GONE:
+            if key in self._open:
+                self._gone(key)
+        elif error.code() in _FATAL:
+            raise translate(error, self._options, f"reading {key[0]}-{key[1]}")
+        # Everything else (a broker away, a leader moving) the library retries by itself; we wait, and
+        # say so when it takes too long.
+
+    def _at_end(self, key: Partition, end: int) -> None:
+        """The log ends at `end` for this reader: right at the range's end, or before it."""
+        item = self._open[key]
+        if end >= item.end:
+            self._moved = time.monotonic()
+            self._finish(key)
+            return
+        _, high = self._watermarks(key)
+        if high < item.end:
+            self._lose(Range(*key, max(high, self._next[key]), item.end))
+            self._finish(key)
+
+    def _gone(self, key: Partition) -> None:
+        """The broker does not have the offset we asked for."""
+        item = self._open[key]
+        low, high = self._watermarks(key)
+        if low <= self._next[key] <= high:
+            # It has it now: the answer came from a replica that was behind.
+            self._consumer.seek(TopicPartition(*key, self._next[key]))
+            return
+        if self._next[key] > high:
+            self._lose(Range(*key, self._next[key], item.end))
+            self._finish(key)
+            return
+        self._lose(Range(*key, self._next[key], min(low, item.end)))
+        if low >= item.end:
+            self._finish(key)
+        else:
+            self._next[key] = low
+            self._consumer.seek(TopicPartition(*key, low))
+
+    def _lose(self, lost: Range) -> None:
+        if self._on_lost is None:
+            raise OffsetOutOfRangeError(f"{len(lost)} records are gone before they were read: {lost}")
+        self._on_lost(lost)
+
+    def _finish(self, key: Partition) -> None:
+        del self._open[key]
+        self._consumer.pause([TopicPartition(*key)])
+
+    def _rest(self, key: Partition) -> Range:
+        return Range(*key, self._next[key], self._open[key].end)
+
+    def _watermarks(self, key: Partition) -> tuple[int, int]:
+        try:
+            low, high = self._consumer.get_watermark_offsets(TopicPartition(*key), timeout=10.0)
+        except KafkaException as error:
+            raise translate(
+                error.args[0], self._options, f"asking for the offsets of {key[0]}-{key[1]}"
+            ) from None
+        return low, high

@@ -1,0 +1,114 @@
+"""From a source's options to the settings of the Kafka client library."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError, KafkaException
+
+from forebay import backoff
+from forebay.errors import (
+    AuthError,
+    ConnectorError,
+    ForebayError,
+    OptionValueError,
+    UnknownTopicError,
+    UnreachableError,
+)
+from forebay.options import Options
+
+# The library logs to stderr by itself unless it is given a logger; a person should see our words, once.
+CLIENT_LOG = logging.getLogger("forebay.kafka.client")
+CLIENT_LOG.addHandler(logging.NullHandler())
+CLIENT_LOG.propagate = False
+
+_AUTH_CODES = {
+    KafkaError._AUTHENTICATION,
+    KafkaError.SASL_AUTHENTICATION_FAILED,
+    KafkaError.TOPIC_AUTHORIZATION_FAILED,
+    KafkaError.GROUP_AUTHORIZATION_FAILED,
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+    KafkaError.UNSUPPORTED_SASL_MECHANISM,
+    KafkaError.ILLEGAL_SASL_STATE,
+}
+_UNREACHABLE_CODES = {
+    KafkaError._TRANSPORT,
+    KafkaError._ALL_BROKERS_DOWN,
+    KafkaError._RESOLVE,
+    KafkaError._TIMED_OUT,
+    KafkaError._TIMED_OUT_QUEUE,
+    KafkaError.REQUEST_TIMED_OUT,
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.BROKER_NOT_AVAILABLE,
+    KafkaError.NETWORK_EXCEPTION,
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.NOT_COORDINATOR,
+}
+
+
+def connection_settings(options: Options) -> dict[str, Any]:
+    """What every client of this source shares: addresses, security, backoff."""
+    settings: dict[str, Any] = {
+        "bootstrap.servers": options["bootstrap.servers"],
+        "client.id": "forebay",
+        "reconnect.backoff.ms": backoff.MIN_MS,
+        "reconnect.backoff.max.ms": backoff.MAX_MS,
+    }
+    return settings | options.passed_through()
+
+
+def consumer_settings(options: Options, **more: Any) -> dict[str, Any]:
+    """For a consumer that is told what to read: it never joins the group and never commits by itself."""
+    settings = connection_settings(options) | {
+        "group.id": options["group.id"],
+        "enable.auto.commit": False,
+        "enable.auto.offset.store": False,
+        "auto.offset.reset": "error",  # an offset that is gone must surface, never be jumped over
+        "isolation.level": options["isolation.level"],
+        "partition.assignment.strategy": options["partition.assignment.strategy"],
+        "enable.partition.eof": True,
+    }
+    for key in (
+        "session.timeout.ms",
+        "heartbeat.interval.ms",
+        "max.poll.interval.ms",
+        "fetch.min.bytes",
+        "fetch.max.bytes",
+        "fetch.wait.max.ms",
+        "max.partition.fetch.bytes",
+    ):
+        settings.setdefault(key, options[key])
+    return settings | more
+
+
+def check_settings(options: Options) -> None:
+    """Let the library itself refuse a wrong setting now, while the statement is at hand."""
+    try:
+        Consumer(consumer_settings(options), logger=CLIENT_LOG).close()
+    except KafkaException as error:
+        text = error.args[0].str()
+        key = next(
+            (name for name in options.given if name.startswith("kafka.") and f'"{name[6:]}"' in text), ""
+        )
+        raise OptionValueError(f"the Kafka client refuses its settings: {text}", option=key) from None
+
+
+def address(options: Options) -> str:
+    """Where the brokers are, for messages."""
+    return str(options["bootstrap.servers"])
+
+
+def translate(error: KafkaError, options: Options, doing: str) -> ForebayError:
+    """The library's error as one of ours, naming the address and what was going on."""
+    where = address(options)
+    text = f"{doing}: {error.str()}"
+    if error.code() in _AUTH_CODES:
+        return AuthError(f"{where} refused the credentials while {text}")
+    if error.code() in _UNREACHABLE_CODES:
+        return UnreachableError(f"cannot reach Kafka at {where} while {text}")
+    if error.code() in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC):
+        return UnknownTopicError(f"{where}, {text}")
+    return ConnectorError(f"Kafka at {where}, {text}")

@@ -1,0 +1,88 @@
+"""Hears Spark's events and hands each to the query it is about; counts; has the group's offsets committed.
+
+Spark posts a progress event after the batch's entry in the commit log exists, which makes it the right
+moment to tell the consumer group.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from pyspark.sql.streaming import StreamingQueryListener
+
+from forebay.catalog import BatchRecord, Catalog
+from forebay.connectors.contract import Offsets
+from forebay.formats import Kind
+from forebay.runtime.query import RunningQuery, offsets_of
+from forebay.source.stream import METRIC_PREFIX
+
+log = logging.getLogger("forebay.progress")
+
+
+class ProgressListener(StreamingQueryListener):  # type: ignore[misc]
+    """One for a session. `queries` is the session's own dictionary, by view name."""
+
+    def __init__(
+        self,
+        queries: Mapping[str, RunningQuery],
+        catalog: Catalog,
+        on_checkpoint: Callable[[str, int, Offsets], None],
+    ) -> None:
+        self._queries = queries
+        self._catalog = catalog
+        self._on_checkpoint = on_checkpoint
+        self._names: dict[str, str] = {}
+
+    def onQueryStarted(self, event: Any) -> None:
+        self._names[str(event.runId)] = event.name
+
+    def onQueryProgress(self, event: Any) -> None:
+        query = self._queries.get(event.progress.name)
+        if query is None:
+            return
+        try:
+            checkpointed = self._record(query, event.progress)
+            query.on_progress(event.progress)
+            for source, offsets in checkpointed.items():
+                self._on_checkpoint(source, event.progress.batchId, offsets)
+        except Exception:
+            # An exception here would end in the JVM's log, where nobody looks.
+            log.exception("the progress of view '%s' could not be recorded", query.name)
+
+    def onQueryIdle(self, event: Any) -> None:
+        pass
+
+    def onQueryTerminated(self, event: Any) -> None:
+        query = self._queries.get(self._names.pop(str(event.runId), ""))
+        if query is not None:
+            query.on_terminated(event.exception)
+
+    def _record(self, query: RunningQuery, progress: Any) -> dict[str, Offsets]:
+        """Count the batch; returns the sources that it moved, and to where."""
+        moved = {}
+        for source in progress.sources:
+            end = offsets_of(source.endOffset)
+            if end is None or source.startOffset == source.endOffset:
+                continue
+            name = end["source"]
+            self._catalog.record_batch(_batch_record(query, name, source, end, progress))
+            moved[name] = end
+        return moved
+
+
+def _batch_record(query: RunningQuery, name: str, source: Any, end: Offsets, progress: Any) -> BatchRecord:
+    metrics = progress.observedMetrics.get(METRIC_PREFIX + name)
+    rejected: dict[str, int] = {}
+    example = None
+    if metrics is not None:
+        rejected = {str(kind): metrics[str(kind)] for kind in Kind if metrics[str(kind)]}
+        if metrics["example"] is not None:
+            where = metrics["example"]
+            example = f"{where['topic']}-{where['partition']} at offset {where['offset']}: {where['kind']}: {where['message']}"
+    start = offsets_of(source.startOffset) or end
+    lost = query.connectors[name].lost(start, end)
+    records = metrics["records"] if metrics is not None else source.numInputRows
+    duration = progress.durationMs.get("triggerExecution", 0)
+    return BatchRecord(query.name, name, progress.batchId, records, rejected, example, lost, end, duration)

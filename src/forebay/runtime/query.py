@@ -1,0 +1,293 @@
+"""One view's streaming query: started, watched, started again when that helps, stopped between batches."""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame
+from pyspark.sql.streaming import StreamingQuery
+
+from forebay.backoff import MAX_MS, MIN_MS
+from forebay.catalog import QueryState
+from forebay.connectors.contract import Offsets, SourceConnector
+from forebay.errors import CheckpointError, ForebayError, QueryFailedError, from_text
+from forebay.runtime import checkpoints
+from forebay.runtime.lock import ViewLock
+from forebay.views.table import ViewTable
+
+log = logging.getLogger("forebay.query")
+
+
+@dataclass(frozen=True)
+class ViewPaths:
+    """Where a view keeps what. Everything of a view is below one directory."""
+
+    root: Path
+
+    @property
+    def table(self) -> Path:
+        return self.root / "table"
+
+    @property
+    def checkpoint(self) -> Path:
+        return self.root / "checkpoint"
+
+    @property
+    def start(self) -> Path:
+        """Where the first batch starts. Spark does not keep it: a first batch that is repeated asks again."""
+        return self.root / "start.json"
+
+    @property
+    def drain(self) -> Path:
+        return self.root / "drain"
+
+    @property
+    def lock(self) -> Path:
+        return self.root / "lock"
+
+
+@dataclass
+class Progress:
+    """How the query fares, as of its last progress event."""
+
+    batch: int = -1
+    reported: int = -1  # the last batch that Spark has told us of
+    records_per_second: float = 0.0
+    batch_ms: int = 0
+    lag: int = 0
+    positions: dict[str, Offsets] = field(default_factory=dict)
+
+
+class RunningQuery:
+    """A view's query in this process. `build` makes the streaming DataFrame, anew for each start."""
+
+    def __init__(
+        self,
+        name: str,
+        paths: ViewPaths,
+        connectors: Mapping[str, SourceConnector],
+        build: Callable[[], DataFrame],
+        *,
+        output_mode: str,
+        merge_keys: tuple[str, ...] | None,
+        on_state: Callable[[str, QueryState, str], None],
+    ) -> None:
+        self.name = name
+        self.paths = paths
+        self.connectors = dict(connectors)
+        self.table = ViewTable(paths.table)
+        self.progress = Progress()
+        self.error: ForebayError | None = None
+        self._build = build
+        self._output_mode = output_mode
+        self._merge_keys = merge_keys
+        self._on_state = on_state
+        self._query: StreamingQuery | None = None
+        self.lock = ViewLock(name, paths.lock)
+        self._stopping = threading.Event()
+        self._backoff_ms = MIN_MS
+        self.changed = threading.Condition()
+        self.state = QueryState.STARTING
+
+    # -- starting ------------------------------------------------------------------------------------
+
+    def prepare(self, frame: DataFrame) -> None:
+        """Make the table, or make sure that table and checkpoint belong together."""
+        if not self.table.exists():
+            if checkpoints.exists(self.paths.checkpoint):
+                raise CheckpointError(
+                    f"the table of view '{self.name}' is gone, but its checkpoint is there",
+                    remedy=f"DROP MATERIALIZED VIEW {self.name}, then create it again",
+                )
+            self.table.create(frame.schema)
+        elif self.table.open().version() > 0 and not checkpoints.exists(self.paths.checkpoint):
+            raise CheckpointError(
+                f"the checkpoint of view '{self.name}' is gone, but its table is there: going on would write "
+                "rows twice",
+                remedy=f"DROP MATERIALIZED VIEW {self.name}, then create it again",
+            )
+
+    def start(self, frame: DataFrame) -> None:
+        self.paths.drain.unlink(missing_ok=True)
+        self._remember_checkpoint()
+        self.progress.reported = self.progress.batch
+        writer = (
+            frame.writeStream.queryName(self.name)
+            .outputMode(self._output_mode)
+            .option("checkpointLocation", str(self.paths.checkpoint))
+            .foreachBatch(self._write)
+        )
+        self._query = writer.start()
+        self._set_state(QueryState.RUNNING, "")
+
+    def _remember_checkpoint(self) -> None:
+        known = checkpoints.committed(self.paths.checkpoint)
+        if known is not None:
+            self.progress.batch = known.batch
+            self.progress.positions = by_source(known.offsets, self.connectors)
+
+    def _write(self, frame: DataFrame, batch: int) -> None:
+        query_id = checkpoints.query_id(self.paths.checkpoint)
+        if self.table.holds(query_id, batch):
+            log.info("view '%s': batch %d is in the table already", self.name, batch)
+            return
+        if self._merge_keys is None:
+            self.table.append(frame, query_id, batch)
+        else:
+            self.table.merge(frame.toArrow(), self._merge_keys, query_id, batch)
+
+    # -- watching ------------------------------------------------------------------------------------
+
+    def on_progress(self, event: Any) -> None:
+        """A progress event. Its batch, if it had one, is in the checkpoint by now."""
+        ends = [end for source in event.sources if (end := offsets_of(source.endOffset))]
+        with self.changed:
+            if ends:
+                self.progress.positions = by_source(ends, self.connectors)
+            self.progress.lag = self._lag(event)
+            self.progress.reported = max(self.progress.reported, event.batchId)
+            if event.numInputRows:
+                self.progress.batch = event.batchId
+                self.progress.batch_ms = event.durationMs.get("triggerExecution", 0)
+                self._backoff_ms = MIN_MS
+            self.progress.records_per_second = event.processedRowsPerSecond if event.numInputRows else 0.0
+            self.changed.notify_all()
+
+    def _lag(self, event: Any) -> int:
+        lag = 0
+        for source in event.sources:
+            end, latest = offsets_of(source.endOffset), offsets_of(source.latestOffset)
+            if end and latest:
+                lag += self.connectors[end["source"]].count(end, latest)
+        return lag
+
+    def on_terminated(self, message: str | None) -> None:
+        """The query ended. By itself with a passing trouble: start it again after a while."""
+        if self._stopping.is_set() or message is None:
+            self._set_state(QueryState.STOPPED, "")
+            return
+        error = from_text(message)
+        if error is not None and error.retryable:
+            self._set_state(QueryState.RETRYING, str(error))
+            threading.Thread(target=self._restart, name=f"forebay-restart-{self.name}", daemon=True).start()
+            return
+        self._fail(error or QueryFailedError(f"view '{self.name}' failed: {_last_line(message)}"))
+
+    def _fail(self, error: ForebayError) -> None:
+        self.error = error
+        self._set_state(QueryState.FAILED, str(error))
+        self.lock.release()
+
+    def _restart(self) -> None:
+        wait_s, self._backoff_ms = self._backoff_ms / 1000, min(self._backoff_ms * 2, MAX_MS)
+        if self._stopping.wait(wait_s):
+            return
+        try:
+            self.start(self._build())
+        except (ForebayError, PySparkException) as error:
+            known = error if isinstance(error, ForebayError) else from_text(str(error))
+            if known is not None and known.retryable:
+                self.on_terminated(str(known))
+            else:
+                self._fail(known or QueryFailedError(f"view '{self.name}' failed: {error}"))
+
+    def _set_state(self, state: QueryState, message: str) -> None:
+        with self.changed:
+            self.state = state
+            self.changed.notify_all()
+        self._on_state(self.name, state, message)
+
+    def raise_if_failed(self) -> None:
+        if self.error is not None:
+            raise self.error
+
+    # -- stopping ------------------------------------------------------------------------------------
+
+    def stop(self, timeout_s: float = 60.0) -> None:
+        """Finish the batch in flight, start no other, stop.
+
+        Spark's own stop() would break into the batch. So the source is told that there is nothing
+        more to read, and once Spark has seen that, the query is idle and stopping harms nothing.
+        """
+        self._stopping.set()
+        query = self._query
+        if query is not None and query.isActive:
+            self.paths.drain.touch()
+            self._await_idle(query, timeout_s)
+            try:
+                query.stop()
+            except PySparkException as error:
+                log.warning("view '%s' did not stop cleanly: %s", self.name, error)
+            self.paths.drain.unlink(missing_ok=True)
+        self._remember_checkpoint()
+        if self.state not in (QueryState.STOPPED, QueryState.FAILED):
+            self._set_state(QueryState.STOPPED, "")
+        self.lock.release()
+
+    def await_report(self, timeout_s: float) -> None:
+        """After stop(): until Spark has told of the last batch, so that it is counted."""
+        with self.changed:
+            self.changed.wait_for(lambda: self.progress.reported >= self.progress.batch, timeout_s)
+
+    def _await_idle(self, query: StreamingQuery, timeout_s: float) -> None:
+        done = threading.Event()
+
+        def wait() -> None:
+            try:
+                query.processAllAvailable()
+            except PySparkException:
+                log.debug("view '%s' ended while it was being stopped", self.name)
+            done.set()
+
+        threading.Thread(target=wait, name=f"forebay-drain-{self.name}", daemon=True).start()
+        if not done.wait(timeout_s):
+            log.warning(
+                "view '%s': a batch did not end within %.0f s; it will be repeated", self.name, timeout_s
+            )
+
+    def wait_for(self, condition: Callable[[], bool], deadline: float | None) -> bool:
+        """Wait for a condition on this query's progress; raises if the query fails meanwhile."""
+        with self.changed:
+            while not condition():
+                self.raise_if_failed()
+                if self.state is QueryState.STOPPED:
+                    return False
+                left = None if deadline is None else deadline - time.monotonic()
+                if left is not None and left <= 0:
+                    return False
+                self.changed.wait(1.0 if left is None else min(1.0, left))
+        return True
+
+
+def offsets_of(text: str | None) -> Offsets | None:
+    """An offset of a progress event. Where there is none, Spark says so in more than one way."""
+    found: Offsets | None = json.loads(text) if text and text not in ("None", "null") else None
+    return found
+
+
+def by_source(
+    offsets: list[Offsets] | tuple[Offsets, ...], connectors: Mapping[str, SourceConnector]
+) -> dict[str, Offsets]:
+    """Positions by the name of the source; of a source that is read twice, the one that is behind."""
+    found: dict[str, Offsets] = {}
+    for position in offsets:
+        name = position["source"]
+        known = found.get(name)
+        if known is None or not connectors[name].reached(position, known):
+            found[name] = position
+    return found
+
+
+def _last_line(message: str) -> str:
+    """The line of a Python traceback, or of a JVM message, that says what happened."""
+    lines = [line.strip() for line in message.splitlines() if line.strip()]
+    telling = [line for line in lines if "Error" in line or "Exception" in line]
+    return (telling or lines or ["no reason given"])[-1][:500]

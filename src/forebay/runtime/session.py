@@ -1,0 +1,303 @@
+"""The session: the one object that a program or the command line talks to."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from forebay import sql as language
+from forebay.catalog import Catalog
+from forebay.connectors.contract import Offsets, SourceCheckpoint
+from forebay.connectors.registry import ConnectorRegistry, default_registry
+from forebay.errors import (
+    ForebayError,
+    ObjectInUseError,
+    SessionClosedError,
+    StatementError,
+    UnsupportedSqlError,
+)
+from forebay.runtime.commits import GroupCommitter
+from forebay.runtime.describe import Describer, QueryStatus, SourceLag, SourceStatus
+from forebay.runtime.results import Result
+from forebay.runtime.sources import Sources, unknown
+from forebay.runtime.views import Views
+from forebay.views.changes import Subscription
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from forebay.runtime.progress import ProgressListener
+
+COMMIT_ON_CLOSE_S = 10.0
+REPORT_ON_CLOSE_S = 5.0  # Spark's events come on a thread of their own, a little behind
+
+
+def connect(
+    home: str | Path = ".forebay",
+    master: str = "local[*]",
+    spark_conf: Mapping[str, str] | None = None,
+    *,
+    registry: ConnectorRegistry | None = None,
+) -> Session:
+    """Open a session on a home directory: what was created there before is there again.
+
+    Spark starts when it is first needed. Close the session, or use it in a `with` block: closing
+    finishes the batches in flight and commits their offsets.
+    """
+    return Session(Path(home), master, dict(spark_conf or {}), registry or default_registry())
+
+
+class Session:
+    """Statements in, tables out; the queries of its views run until it is closed."""
+
+    def __init__(
+        self, home: Path, master: str, spark_conf: dict[str, str], registry: ConnectorRegistry
+    ) -> None:
+        self.home = home.expanduser().resolve()
+        self._master = master
+        self._spark_conf = spark_conf
+        self._spark: SparkSession | None = None
+        self._listener: ProgressListener | None = None
+        self._lock = threading.RLock()
+        self._closed = False
+        self._commit_errors: dict[str, ForebayError] = {}
+        self._catalog = Catalog(self.home / "catalog.db")
+        self._sources = Sources(self._catalog, registry)
+        self._views = Views(self.home, self._catalog, self._sources, lambda: self.spark)
+        self._describer = Describer(self._catalog, self._sources, self._views)
+        self._committer = GroupCommitter(self._on_commit)
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def spark(self) -> SparkSession:
+        """The SparkSession, started on first use; `readStream.format("forebay")` works on it."""
+        with self._lock:
+            self._check_open()
+            if self._spark is None:
+                from forebay.runtime import spark as sparks
+                from forebay.runtime.progress import ProgressListener
+
+                self._spark = sparks.start(self._master, self._spark_conf, self.home / "warehouse")
+                self._listener = ProgressListener(self._views.running, self._catalog, self._on_checkpoint)
+                self._spark.streams.addListener(self._listener)
+            return self._spark
+
+    # -- statements ----------------------------------------------------------------------------------
+
+    def execute(self, script: str) -> list[Result]:
+        """Run statements separated by semicolons; the first that fails ends it and leaves nothing of itself."""
+        self._check_open()
+        return [self._run(statement, script) for statement in language.parse(script)]
+
+    def sql(self, text: str) -> Result:
+        """Run one statement: `.show()`, `.arrow()`, `.pl()`, `.df()` or `.fetchall()` its result."""
+        self._check_open()
+        return self._run(language.parse_one(text), text)
+
+    def _run(self, statement: language.Statement, script: str) -> Result:
+        try:
+            return self._dispatch(statement, script)
+        except StatementError as error:
+            raise error.at(statement.position, script) from None
+
+    def _dispatch(self, statement: language.Statement, script: str) -> Result:
+        match statement:
+            case language.CreateSource():
+                created = self._create_source(statement, script)
+                return Result(done=f"source {statement.name} {'created' if created else 'exists already'}")
+            case language.CreateView():
+                with self._lock:
+                    return Result(done=self._views.create(statement, script))
+            case language.Drop():
+                return self._drop(statement)
+            case language.Show():
+                return self._describer.show(statement.kind)
+            case language.ShowCreate():
+                return self._describer.show_create(statement.kind, statement.name)
+            case language.Describe(kind="source"):
+                return self._describer.describe_source(statement.name, statement.extended)
+            case language.Describe():
+                return self._describer.describe_view(statement.name, statement.extended)
+            case language.Select():
+                return Result(frame=self._views.select(statement, script))
+            case language.Explain():
+                return self._explain(statement, script)
+            case language.Subscribe():
+                return self._subscribe_once(statement.view)
+        raise UnsupportedSqlError(f"{type(statement).__name__} is not in this version")
+
+    def _create_source(self, statement: language.CreateSource, script: str) -> bool:
+        with self._lock:
+            views = self._views.over(statement.name)
+            known = self._catalog.get(statement.name)
+            if statement.or_replace and views and known and known.sql != self._sources.masked(statement):
+                raise ObjectInUseError(
+                    f"source '{statement.name}' cannot be replaced: {', '.join(views)} reads from it",
+                    remedy=f"DROP SOURCE {statement.name} CASCADE drops both",
+                )
+            return self._sources.create(statement, script)
+
+    def _drop(self, statement: language.Drop) -> Result:
+        names = self._sources.names() if statement.kind == "source" else self._views.names()
+        if statement.kind == "sink":
+            names = []
+        if statement.name not in names:
+            if statement.if_exists:
+                return Result(done=f"there is no {statement.kind} {statement.name}")
+            raise unknown(statement.kind, statement.name, names)
+        with self._lock:
+            if statement.kind == "view":
+                self._drop_view(statement.name)
+                return Result(done=f"view {statement.name} dropped")
+            views = self._views.over(statement.name)
+            if views and not statement.cascade:
+                raise ObjectInUseError(
+                    f"source '{statement.name}' is read by {', '.join(views)}",
+                    remedy=f"DROP SOURCE {statement.name} CASCADE drops them too",
+                )
+            for view in views:
+                self._drop_view(view)
+            self._committer.forget(statement.name)
+            self._sources.drop(statement.name)
+        dropped = "".join(f", view {view} too" for view in views)
+        return Result(done=f"source {statement.name} dropped{dropped}")
+
+    def _drop_view(self, name: str) -> None:
+        self._views.drop(name)
+
+    def _explain(self, statement: language.Explain, script: str) -> Result:
+        inner = statement.statement
+        if isinstance(inner, language.Select):
+            plan = self._views.select(inner, script)._jdf.queryExecution().toString()
+            return Result.of(("plan",), [(plan,)])
+        if isinstance(inner, language.CreateView):
+            plan_of = language.plan(inner.query, inner.emit)
+            rows = [
+                ("reads", ", ".join(plan_of.tables)),
+                ("emit", plan_of.emit),
+                ("window", plan_of.window or ""),
+                ("keys", ", ".join(plan_of.merge_keys)),
+                ("spark sql", plan_of.spark_sql),
+            ]
+            return Result.of(("step", "what"), rows)
+        rows = [("connector", inner.connector), ("definition", self._sources.masked(inner))]
+        return Result.of(("step", "what"), rows)
+
+    def _subscribe_once(self, view: str) -> Result:
+        """SUBSCRIBE as a statement: all changes so far. The command line and `subscribe()` follow on."""
+        import pyarrow as pa
+
+        batches = list(self.subscribe(view, timeout=0))
+        return Result(pa.Table.from_batches(batches)) if batches else Result.of((), [])
+
+    # -- watching ------------------------------------------------------------------------------------
+
+    def subscribe(self, view: str, *, after: int | None = None, timeout: float | None = None) -> Subscription:
+        """Follow a view's changes as Arrow batches; see `Subscription` for how to resume."""
+        self._check_open()
+
+        def check() -> None:
+            self._check_open()
+            query = self._views.running.get(view)
+            if query is not None:
+                query.raise_if_failed()
+
+        return Subscription(self._views.table(view), after=after, timeout=timeout, check=check)
+
+    def sources(self) -> list[SourceStatus]:
+        self._check_open()
+        return self._describer.sources()
+
+    def queries(self) -> list[QueryStatus]:
+        self._check_open()
+        return self._describer.queries()
+
+    def lag(self) -> list[SourceLag]:
+        """How far each source's group is behind, partition by partition, as the brokers see it now."""
+        self._check_open()
+        return self._describer.lag()
+
+    def wait(self, *, until_caught_up: bool = True, timeout: float | None = None) -> None:
+        """Until all that the topics hold now is in the views, and the groups know of it.
+
+        With `until_caught_up=False`: until a query fails or the time is over. A failed query's error is
+        raised here.
+        """
+        self._check_open()
+        deadline = None if timeout is None else time.monotonic() + timeout
+        if until_caught_up:
+            self._views.wait_caught_up(deadline, timeout)
+            self._committer.flush(COMMIT_ON_CLOSE_S)
+            return
+        for query in list(self._views.running.values()):
+            query.wait_for(lambda: False, deadline)
+
+    def check(self) -> None:
+        """Raise the error of a query that failed, if one did."""
+        for query in list(self._views.running.values()):
+            query.raise_if_failed()
+
+    def commit_errors(self) -> dict[str, ForebayError]:
+        """Sources whose group offsets cannot be committed at the moment, and why."""
+        return dict(self._commit_errors)
+
+    # -- the group's offsets -------------------------------------------------------------------------
+
+    def _on_checkpoint(self, source: str, batch: int, offsets: Offsets) -> None:
+        """A checkpoint of a view over this source exists: commit what all views over it have done."""
+        connector = self._sources.connector(source)
+        behind = offsets
+        for other in self._positions(source):
+            if connector.reached(behind, other):
+                behind = other
+        self._committer.submit(source, connector, SourceCheckpoint(behind, batch))
+
+    def _positions(self, source: str) -> list[Offsets]:
+        """How far each view over a source has got: those that run here, and those that do not."""
+        running = self._views.running
+        here = [query.progress.positions[source] for query in running.values() if source in query.connectors]
+        elsewhere = [dict(t.offsets) for t in self._catalog.totals(source=source) if t.view not in running]
+        return [*here, *elsewhere]
+
+    def _on_commit(self, source: str, error: ForebayError | None) -> None:
+        if error is None:
+            self._commit_errors.pop(source, None)
+        else:
+            self._commit_errors[source] = error
+
+    # -- ending --------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Finish the batches in flight, commit their offsets, stop. Safe to call twice."""
+        with self._lock:
+            if self._closed:
+                return
+            running = dict(self._views.running)
+            self._views.stop_all()
+            for query in running.values():
+                query.await_report(REPORT_ON_CLOSE_S)
+                for source, offsets in query.progress.positions.items():
+                    self._on_checkpoint(source, query.progress.batch, offsets)
+            self._committer.close(COMMIT_ON_CLOSE_S)
+            if self._spark is not None:
+                if self._listener is not None:
+                    self._spark.streams.removeListener(self._listener)
+                self._spark.stop()
+            self._sources.close()
+            self._catalog.close()
+            self._closed = True
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise SessionClosedError("this session is closed")

@@ -1,0 +1,206 @@
+"""Sources: checked when they are created, kept in the catalog, connected when they are used."""
+
+from __future__ import annotations
+
+import difflib
+import re
+import time
+from collections.abc import Mapping
+
+from pyspark.sql.types import DateType, StructField, StructType, TimestampNTZType, TimestampType
+
+from forebay import sql
+from forebay.catalog import Catalog, Definition
+from forebay.connectors.contract import SourceConfig, SourceConnector
+from forebay.connectors.registry import ConnectorRegistry
+from forebay.errors import (
+    ForebayError,
+    MissingOptionError,
+    ObjectExistsError,
+    OptionError,
+    OptionValueError,
+    Position,
+    StatementError,
+    UnknownObjectError,
+    UnsupportedSqlError,
+)
+from forebay.kafka.options import DEAD_LETTER, NO_OPTIONS, ON_ERROR_STRATEGIES
+from forebay.source.stream import EventTime
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+def check_name(name: str) -> None:
+    """Names become directories and temporary views: letters, digits and underscores only."""
+    if not _NAME.fullmatch(name):
+        raise UnsupportedSqlError(
+            f"'{name}' cannot be a name", remedy="use letters, digits and underscores, a digit not first"
+        )
+
+
+class Sources:
+    """The sources of a session. Secrets live here, in memory, and nowhere else."""
+
+    def __init__(self, catalog: Catalog, registry: ConnectorRegistry) -> None:
+        self._catalog = catalog
+        self._registry = registry
+        self._statements: dict[str, sql.CreateSource] = {}
+        self._open: dict[str, SourceConnector] = {}
+
+    # -- creating ------------------------------------------------------------------------------------
+
+    def create(self, statement: sql.CreateSource, script: str) -> bool:
+        """Check everything, connect, keep. False if the very same source exists already."""
+        try:
+            return self._create(statement)
+        except StatementError as error:
+            raise error.at(_place(statement, error), script) from None
+
+    def _create(self, statement: sql.CreateSource) -> bool:
+        check_name(statement.name)
+        masked = self.masked(statement)
+        known = self._catalog.get(statement.name)
+        if known is not None and not statement.or_replace:
+            if statement.if_not_exists or (known.kind == "source" and known.sql == masked):
+                self._statements.setdefault(statement.name, statement)
+                return False
+            raise ObjectExistsError(
+                f"a {known.kind} '{statement.name}' exists already, and is defined differently",
+                remedy=f"DROP {known.kind.upper()} {statement.name}, or CREATE OR REPLACE SOURCE",
+            )
+        if known is not None and known.kind != "source":
+            raise ObjectExistsError(f"'{statement.name}' is a {known.kind}", remedy="choose another name")
+        connector = self._connector(statement)
+        self.event_time(statement, connector)
+        _check_on_error(statement.on_error)
+        connector.open()
+        self._forget(statement.name)
+        self._statements[statement.name] = statement
+        self._open[statement.name] = connector
+        self._catalog.put(Definition(statement.name, "source", masked, int(time.time() * 1000)))
+        return True
+
+    def masked(self, statement: sql.CreateSource) -> str:
+        """The statement as it may be shown and kept: no secret in it."""
+        table = self._registry.get(statement.connector).table
+        plain = sql.CreateSource(
+            statement.name, statement.columns, statement.watermark, statement.connector, statement.options,
+            statement.on_error, spelling=statement.spelling,
+        )  # fmt: skip
+        return sql.to_sql(plain, mask=table.shown)
+
+    def _connector(self, statement: sql.CreateSource) -> SourceConnector:
+        return self._registry.make(self.config(statement))
+
+    def config(self, statement: sql.CreateSource) -> SourceConfig:
+        columns = StructType([StructField(c.name, c.type, c.nullable) for c in statement.columns])
+        given = {key: value.text for key, value in statement.options.items()}
+        kind = self._registry.get(statement.connector)
+        if statement.spelling == "from":
+            # F-SCHEMA-010 writes no group; F025's WITH spelling requires one.
+            given = kind.with_defaults(statement.name, given)
+        return SourceConfig(statement.name, statement.connector, given, columns)
+
+    def event_time(self, statement: sql.CreateSource, connector: SourceConnector) -> EventTime | None:
+        """The watermark of the source: the clause, or else the option."""
+        column = (
+            statement.watermark.column if statement.watermark else connector.options.get("event.time.column")
+        )
+        if column is None:
+            return None
+        delay = statement.watermark.delay_ms if statement.watermark else None
+        if delay is None:
+            delay = connector.options["watermark.max.out.of.orderness.ms"]
+        types = {field.name.lower(): field.dataType for field in connector.full_schema().fields}
+        found = types.get(column.lower())
+        if found is None:
+            raise OptionValueError(
+                f"'event.time.column' names '{column}', which is not a column",
+                option="event.time.column",
+                remedy="there are: " + ", ".join(types),
+            )
+        if not isinstance(found, TimestampType | TimestampNTZType | DateType):
+            raise UnsupportedSqlError(
+                f"event time must be a TIMESTAMP, and '{column}' is {sql.type_name(found)}",
+                remedy=f"declare it as: {column} TIMESTAMP (ISO 8601 text or epoch milliseconds are read as one)",
+            )
+        return EventTime(column, int(delay))
+
+    # -- using ---------------------------------------------------------------------------------------
+
+    def names(self) -> list[str]:
+        return [definition.name for definition in self._catalog.all("source")]
+
+    def statement(self, name: str) -> sql.CreateSource:
+        """The statement of a source, with its secrets where this session knows them."""
+        if name not in self._statements:
+            definition = self._catalog.get(name)
+            if definition is None or definition.kind != "source":
+                raise unknown("source", name, self.names())
+            parsed = sql.parse_one(definition.sql)
+            assert isinstance(parsed, sql.CreateSource)
+            self._statements[name] = parsed
+        return self._statements[name]
+
+    def connector(self, name: str) -> SourceConnector:
+        """The source's connector, opened; the same one for all that this session does with it."""
+        if name not in self._open:
+            connector = self._connector(self.statement(name))
+            connector.open()
+            self._open[name] = connector
+        return self._open[name]
+
+    def peek(self, name: str) -> SourceConnector:
+        """The connector without connecting: for what its options and columns say."""
+        return self._open.get(name) or self._connector(self.statement(name))
+
+    def drop(self, name: str) -> None:
+        self._catalog.drop(name)
+        self._forget(name)
+
+    def _forget(self, name: str) -> None:
+        self._statements.pop(name, None)
+        connector = self._open.pop(name, None)
+        if connector is not None:
+            connector.close()
+
+    def close(self) -> None:
+        for name in list(self._open):
+            self._open.pop(name).close()
+
+
+def unknown(kind: str, name: str, known: list[str]) -> UnknownObjectError:
+    near = difflib.get_close_matches(name, known, 3, 0.5)
+    if near:
+        remedy = "did you mean " + " or ".join(f"'{item}'" for item in near) + "?"
+    else:
+        remedy = f"there are: {', '.join(known)}" if known else f"there are no {kind}s yet"
+    return UnknownObjectError(f"there is no {kind} '{name}'", remedy=remedy)
+
+
+def _check_on_error(clause: sql.OnError | None) -> None:
+    if clause is None:
+        return
+    if clause.strategy not in ON_ERROR_STRATEGIES:
+        near = difflib.get_close_matches(clause.strategy, ON_ERROR_STRATEGIES, 1)
+        raise OptionValueError(
+            f"unknown error strategy: '{clause.strategy}'. Expected 'skip', 'dead_letter', or 'fail'",
+            option="ON ERROR",
+            remedy=f"did you mean '{near[0]}'?" if near else "",
+        )
+    table = DEAD_LETTER if clause.strategy == "dead_letter" else NO_OPTIONS
+    table.bind({key: value.text for key, value in clause.options.items()})
+
+
+def _place(statement: sql.CreateSource, error: ForebayError) -> Position | None:
+    """Where in the script the option stands that an error is about; the statement's start otherwise."""
+    on_error = statement.on_error
+    if isinstance(error, OptionError) and not isinstance(error, MissingOptionError):
+        places: Mapping[str, sql.OptionValue] = {
+            **(on_error.options if on_error else {}), **statement.options
+        }  # fmt: skip
+        if error.option in places:
+            return places[error.option].position
+        if error.option == "ON ERROR" and on_error:
+            return on_error.position
+    return statement.position

@@ -1,0 +1,73 @@
+"""The SparkSession that Forebay runs on, with the settings it needs and nothing that a user set overridden."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from forebay.source.datasource import ForebaySource
+
+TASK_FAILURES = 4  # as on a cluster; plain local[N] would fail a query on the first lost Python worker
+
+DEFAULTS = {
+    "spark.app.name": "forebay",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.memory": "2g",
+    "spark.sql.streaming.metricsEnabled": "false",
+    # Progress of an idle query tells the lag; the default of 10 s is too seldom for a live line.
+    "spark.sql.streaming.noDataProgressEventInterval": "1000",
+    # One Python traceback too long for Spark's regular expression overflows the JVM's default stack.
+    "spark.driver.extraJavaOptions": "-Xss16m",
+    "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": "true",
+}
+# Spark's default for redacting options in plans and logs, and what our options add to it.
+REDACTION = r"(?i)secret|password|token|access[.]?key|passphrase|[.]pem$|credential"
+
+
+def start(master: str, conf: Mapping[str, str], warehouse: Path) -> SparkSession:
+    """A session of its own settings, with the data source `forebay` registered."""
+    local = master.startswith("local")
+    # Workers must run in this interpreter: that is where the dependencies are.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    builder = SparkSession.builder.master(_with_retries(master))
+    settings = {
+        **DEFAULTS,
+        "spark.sql.redaction.options.regex": REDACTION + "|url",
+        "spark.redaction.regex": REDACTION,
+        "spark.sql.warehouse.dir": str(warehouse),
+    }
+    if local:
+        # The default of 200 would mean 200 tasks for a batch of ten rows.
+        settings["spark.sql.shuffle.partitions"] = str(_cores(master))
+    else:
+        settings.pop("spark.driver.host")
+        settings.pop("spark.driver.bindAddress")
+    for key, value in {**settings, **conf}.items():
+        builder = builder.config(key, value)
+    spark = builder.getOrCreate()
+    # A query's failure reaches the user as one of our errors; Spark's own log says it again, in Scala.
+    spark.sparkContext.setLogLevel(os.environ.get("FOREBAY_SPARK_LOG", "OFF"))
+    spark.dataSource.register(ForebaySource)
+    return spark
+
+
+def _with_retries(master: str) -> str:
+    match = re.fullmatch(r"local(?:\[(\*|\d+)\])?", master)
+    return f"local[{match[1] or 1},{TASK_FAILURES}]" if match else master
+
+
+def _cores(master: str) -> int:
+    match = re.match(r"local\[(\*|\d+)", master)
+    if not match:
+        return 1
+    return os.cpu_count() or 1 if match[1] == "*" else int(match[1])

@@ -1,0 +1,275 @@
+"""Views: their queries are planned, started, looked after and dropped here."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from pyspark.errors import AnalysisException, PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from forebay import sql
+from forebay.catalog import Catalog, Definition, QueryState
+from forebay.connectors.contract import Offsets
+from forebay.errors import (
+    CheckpointError,
+    ObjectExistsError,
+    StatementError,
+    UnsupportedSqlError,
+    WaitTimeoutError,
+    from_text,
+)
+from forebay.runtime import checkpoints
+from forebay.runtime.accounts import recount
+from forebay.runtime.lock import ViewLock
+from forebay.runtime.query import RunningQuery, ViewPaths
+from forebay.runtime.sources import Sources, check_name, unknown
+from forebay.source.stream import batch_frame, streaming_frame
+from forebay.views.table import ViewTable
+
+OUTPUT_MODES = {"append": "append", "window_close": "append", "changes": "update"}
+
+
+class Views:
+    """The views of a session: those in the catalog, and the queries that this process runs."""
+
+    def __init__(
+        self, home: Path, catalog: Catalog, sources: Sources, spark: Callable[[], SparkSession]
+    ) -> None:
+        self._home = home
+        self._catalog = catalog
+        self._sources = sources
+        self._spark = spark
+        self.running: dict[str, RunningQuery] = {}
+
+    def paths(self, name: str) -> ViewPaths:
+        return ViewPaths(self._home / "views" / name)
+
+    def names(self) -> list[str]:
+        return [definition.name for definition in self._catalog.all("view")]
+
+    # -- creating ------------------------------------------------------------------------------------
+
+    def create(self, statement: sql.CreateView, script: str) -> str:
+        """Start the view's query; returns what happened. Nothing is left behind when it fails."""
+        try:
+            return self._create(statement)
+        except StatementError as error:
+            raise error.at(statement.position, script) from None
+
+    def _create(self, statement: sql.CreateView) -> str:
+        check_name(statement.name)
+        text = sql.to_sql(sql.CreateView(statement.name, statement.query, statement.emit))
+        known = self._catalog.get(statement.name)
+        if known is not None and known.kind != "view":
+            raise ObjectExistsError(f"'{statement.name}' is a {known.kind}", remedy="choose another name")
+        if known is not None and statement.or_replace and known.sql != text:
+            self.drop(statement.name)
+            known = None
+        if known is not None and not statement.if_not_exists and known.sql != text:
+            raise ObjectExistsError(
+                f"a view '{statement.name}' exists already, and is defined differently",
+                remedy=f"DROP MATERIALIZED VIEW {statement.name}, or CREATE OR REPLACE MATERIALIZED VIEW",
+            )
+        if known is not None and statement.name in self.running:
+            return f"view {statement.name} is running already"
+        if known is not None:
+            statement = self._parsed(known)
+        self._start(statement, is_new=known is None, text=text)
+        return f"view {statement.name} {'goes on where it stood' if known else 'created'}"
+
+    def _parsed(self, definition: Definition) -> sql.CreateView:
+        parsed = sql.parse_one(definition.sql)
+        assert isinstance(parsed, sql.CreateView)
+        return parsed
+
+    def _start(self, statement: sql.CreateView, *, is_new: bool, text: str) -> None:
+        plan = sql.plan(statement.query, statement.emit)
+        self._check_tables(plan.tables)
+        query = RunningQuery(
+            statement.name,
+            self.paths(statement.name),
+            {name: self._sources.connector(name) for name in plan.tables},
+            lambda: self._frame(statement),
+            output_mode=OUTPUT_MODES[plan.emit],
+            merge_keys=plan.merge_keys if plan.emit == "changes" else None,
+            on_state=self._on_state,
+        )
+        query.lock.acquire()
+        try:
+            if is_new and checkpoints.exists(query.paths.checkpoint):
+                raise CheckpointError(
+                    f"there is a checkpoint of a view '{statement.name}' that the catalog does not know",
+                    remedy=f"if it is not wanted any more, remove {query.paths.root}",
+                )
+            query.progress.positions = self._starts(statement.name, plan.tables)
+            frame = self._frame(statement)
+            query.prepare(frame)
+            recount(self._catalog, query)
+            self.running[statement.name] = query
+            query.start(frame)
+        except BaseException as error:
+            self.running.pop(statement.name, None)
+            query.lock.release()
+            if is_new:
+                shutil.rmtree(query.paths.root, ignore_errors=True)
+            if isinstance(error, PySparkException):
+                raise _refused(error) from None
+            raise
+        if is_new:
+            detail = {"sources": list(plan.tables), "emit": plan.emit, "keys": list(plan.merge_keys)}
+            self._catalog.put(Definition(statement.name, "view", text, int(time.time() * 1000), detail))
+
+    def _check_tables(self, names: Iterable[str]) -> None:
+        for name in names:
+            known = self._catalog.get(name)
+            if known is None:
+                raise unknown("source", name, self._sources.names())
+            if known.kind != "source":
+                raise UnsupportedSqlError(
+                    f"'{name}' is a view, and a view over a view is not supported yet",
+                    remedy="select from the source instead; a plain SELECT can read any view",
+                )
+
+    def _frame(self, statement: sql.CreateView) -> DataFrame:
+        """The view's query over its streaming sources."""
+        spark = self._spark()
+        paths = self.paths(statement.name)
+        starts = self._starts(statement.name, sql.tables(statement.query))
+        temporary: dict[str, str] = {}
+        for name in sql.tables(statement.query):
+            connector = self._sources.connector(name)
+            source = self._sources.statement(name)
+            frame = streaming_frame(
+                spark,
+                self._sources.config(source),
+                connector,
+                start=starts[name],
+                drain=paths.drain,
+                event_time=self._sources.event_time(source, connector),
+            )
+            temporary[name] = f"forebay_{statement.name}_{name}"
+            frame.createOrReplaceTempView(temporary[name])
+        try:
+            return spark.sql(sql.plan(statement.query, statement.emit, temporary).spark_sql)
+        except AnalysisException as error:
+            raise _refused(error, temporary) from None
+        finally:
+            for view in temporary.values():
+                spark.catalog.dropTempView(view)
+
+    def _starts(self, view: str, sources: Iterable[str]) -> dict[str, Offsets]:
+        """Where each source of the view starts: worked out once, then kept beside the checkpoint."""
+        path = self.paths(view).start
+        if not path.exists():
+            starts = {name: self._sources.connector(name).initial_offsets() for name in sources}
+            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            draft = path.with_suffix(".tmp")
+            draft.write_text(json.dumps(starts))
+            draft.replace(path)
+        found: dict[str, Offsets] = json.loads(path.read_text())
+        return found
+
+    def _on_state(self, name: str, state: QueryState, message: str) -> None:
+        self._catalog.set_state(name, state, message, os.getpid())
+
+    # -- reading -------------------------------------------------------------------------------------
+
+    def table(self, name: str) -> ViewTable:
+        if name not in self.names():
+            raise unknown("view", name, self.names())
+        return ViewTable(self.paths(name).table)
+
+    def select(self, statement: sql.Select, script: str) -> DataFrame:
+        """A query over views and sources as they are now."""
+        spark = self._spark()
+        temporary: dict[str, str] = {}
+        try:
+            for name in sql.tables(statement.query):
+                temporary[name] = f"forebay_read_{name}"
+                self._snapshot(name).createOrReplaceTempView(temporary[name])
+            return spark.sql(sql.plan_select(statement.query, temporary))
+        except AnalysisException as error:
+            raise _refused(error, temporary).at(statement.position, script) from None
+        except StatementError as error:
+            raise error.at(statement.position, script) from None
+        finally:
+            for view in temporary.values():
+                spark.catalog.dropTempView(view)
+
+    def _snapshot(self, name: str) -> DataFrame:
+        spark = self._spark()
+        known = self._catalog.get(name)
+        if known is None:
+            raise unknown("view or source", name, [*self.names(), *self._sources.names()])
+        if known.kind == "source":
+            source = self._sources.statement(name)
+            return batch_frame(spark, self._sources.config(source), self._sources.connector(name))
+        table = self.table(name)
+        empty = spark.createDataFrame(table.open().to_pyarrow_dataset().schema.empty_table())
+        files = table.files()
+        return spark.read.schema(empty.schema).parquet(*files) if files else empty
+
+    # -- ending --------------------------------------------------------------------------------------
+
+    def over(self, source: str) -> list[str]:
+        """The views that read from a source."""
+        return [d.name for d in self._catalog.all("view") if source in d.detail.get("sources", ())]
+
+    def drop(self, name: str) -> None:
+        query = self.running.pop(name, None)
+        if query is not None:
+            query.stop()
+        else:
+            lock = ViewLock(name, self.paths(name).lock)
+            lock.acquire()
+            lock.release()
+        self._catalog.drop(name)
+        shutil.rmtree(self.paths(name).root, ignore_errors=True)
+
+    def stop_all(self) -> None:
+        """Stop every query between two batches. All are told first, so that they finish side by side."""
+        for query in self.running.values():
+            query.paths.drain.touch()
+        for query in self.running.values():
+            query.stop()
+
+    def wait_caught_up(self, deadline: float | None, timeout: float | None) -> None:
+        """Until all that the sources hold now is in the views."""
+        targets = {
+            (view, name): connector.end_offsets()
+            for view, query in list(self.running.items())
+            for name, connector in query.connectors.items()
+        }
+        for (view, name), target in targets.items():
+            query = self.running[view]
+            connector = query.connectors[name]
+
+            def reached() -> bool:
+                position = query.progress.positions.get(name)  # noqa: B023
+                return position is not None and connector.reached(position, target)  # noqa: B023
+
+            if not query.wait_for(reached, deadline):
+                query.raise_if_failed()
+                raise WaitTimeoutError(
+                    f"view '{view}' had not caught up with '{name}' after {timeout:.0f} s (lag {query.progress.lag})"
+                    if timeout is not None
+                    else f"view '{view}' was stopped before it had caught up",
+                    remedy="give it more time with --timeout, or see SHOW QUERIES for what holds it up",
+                )
+
+
+def _refused(error: PySparkException, temporary: dict[str, str] | None = None) -> StatementError:
+    """Spark's word on a query, without its plan and with our names in it."""
+    text = str(error)
+    for name, view in (temporary or {}).items():
+        text = text.replace(view, name)
+    ours = from_text(text)
+    if isinstance(ours, StatementError):
+        return ours
+    message = text.split("\n")[0].split(" SQLSTATE:")[0].rstrip(";. ")
+    return UnsupportedSqlError(f"Spark refuses this query: {message}")

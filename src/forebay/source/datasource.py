@@ -1,0 +1,199 @@
+"""Any connector as a Spark data source: `spark.readStream.format("forebay").option("topic", …)`.
+
+It takes the options of CREATE SOURCE under the same names, `connector` among them (kafka unless given),
+and the columns as `.schema(…)`. The keys that start with `forebay.` are the session's own.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+from pyspark.sql.types import StructType
+
+from forebay.backoff import with_backoff
+from forebay.connectors.contract import Offsets, SourceBatch, SourceConfig, SourceConnector, Split
+from forebay.connectors.registry import default_registry
+from forebay.source.rejected import REJECTED, with_rejected
+
+log = logging.getLogger("forebay.source")
+
+FORMAT = "forebay"
+SOURCE_NAME = "forebay.source"  # the source's name in the catalog
+REJECTED_COLUMN = "forebay.rejected"  # "true": rejected records come as rows, in a column of their own
+DRAIN_FILE = "forebay.drain"  # while this file exists there is nothing new to read
+PARALLELISM = "forebay.parallelism"  # how many tasks can run at a time
+START = "forebay.start"  # where to start without a checkpoint, as worked out by the driver
+_OWN_KEYS = {SOURCE_NAME, REJECTED_COLUMN, DRAIN_FILE, PARALLELISM, START, "connector", "path"}
+
+
+@dataclass
+class Piece(InputPartition):
+    """One task's work, as Spark carries it."""
+
+    split: Split
+
+
+class ForebaySource(DataSource):
+    """What Spark instantiates for format "forebay"."""
+
+    @classmethod
+    def name(cls) -> str:
+        return FORMAT
+
+    def schema(self) -> StructType:
+        """Asked for when the user gave none: whatever the connector knows by itself."""
+        connector = default_registry().make(self._config(StructType()))
+        discovered = connector.discover_schema()
+        if discovered is None:
+            raise ValueError('FB1002: the columns are not known: give them with .schema("id BIGINT, …")')
+        return connector.full_schema()
+
+    def _config(self, schema: StructType) -> SourceConfig:
+        name = self.options.get(SOURCE_NAME, "spark")
+        connector = self.options.get("connector", "kafka")
+        given = {key: text for key, text in self.options.items() if key not in _OWN_KEYS}
+        given = default_registry().get(connector).with_defaults(name, given)
+        return SourceConfig(name, connector, given, schema)
+
+    def _declared(self, schema: StructType) -> StructType:
+        """The columns to decode: what Spark asks for, without those the source adds by itself."""
+        probe = default_registry().make(self._config(StructType()))
+        added = {field.name for field in probe.full_schema().fields} | {REJECTED.name}
+        if probe.discover_schema() is not None:
+            added -= {field.name for field in probe.discover_schema() or StructType()}
+        return StructType([field for field in schema.fields if field.name not in added])
+
+    def streamReader(self, schema: StructType) -> ForebayStreamReader:
+        return ForebayStreamReader(self._config(self._declared(schema)), dict(self.options), schema)
+
+    def reader(self, schema: StructType) -> ForebayBatchReader:
+        config = self._config(self._declared(schema))
+        if "startup.mode" in type_options(config) and "startup.mode" not in config.options:
+            # A table is read from its beginning; where the group stands is a stream's concern.
+            config = SourceConfig(
+                config.name, config.connector, {**config.options, "startup.mode": "earliest"}, config.schema
+            )
+        return ForebayBatchReader(config, dict(self.options), schema)
+
+
+def type_options(config: SourceConfig) -> set[str]:
+    return set(default_registry().get(config.connector).table.names())
+
+
+class _Reading:
+    """What the streaming and the batch reader share. Pickles without its connector."""
+
+    def __init__(self, config: SourceConfig, options: dict[str, str], schema: StructType) -> None:
+        self._config = config
+        self._schema = schema
+        self._drain = options.get(DRAIN_FILE)
+        self._parallelism = int(options.get(PARALLELISM) or os.cpu_count() or 1)
+        self._start = options.get(START)
+        self._with_rejected = options.get(REJECTED_COLUMN) == "true"
+        self._connector: SourceConnector | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_connector": None}
+
+    @property
+    def connector(self) -> SourceConnector:
+        if self._connector is None:
+            self._connector = default_registry().make(self._config)
+        return self._connector
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, Piece)
+        connector = default_registry().make(self._config)
+        try:
+            for batch in connector.read_batch(partition.split):
+                if self._with_rejected:
+                    yield from with_rejected(batch, self._schema)
+                else:
+                    self._report(batch)
+                    if batch.records.num_rows:
+                        yield batch.records
+        finally:
+            connector.close()
+
+    def _report(self, batch: SourceBatch) -> None:
+        if batch.rejected:
+            first = batch.rejected[0]
+            log.warning(
+                "source '%s': %d records rejected; the first is %s-%d at offset %d: %s: %s",
+                self._config.name, len(batch.rejected), first.topic, first.partition, first.offset,
+                first.kind, first.message,
+            )  # fmt: skip
+
+    def stop(self) -> None:
+        if self._connector is not None:
+            self._connector.close()
+
+
+class ForebayStreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Micro-batches of a connector. Planning runs in one long-lived process beside the driver."""
+
+    _target: Offsets | None = None
+
+    def initialOffset(self) -> Offsets:
+        return self._named(json.loads(self._start) if self._start else self.connector.initial_offsets())
+
+    def _named(self, offsets: Offsets) -> Offsets:
+        """With the source's name in it, so that the offset log of a query over several tells which is which."""
+        return {"source": self._config.name} | offsets
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        limit = self.connector.options.get("max.records.per.batch")
+        return ReadMaxRows(limit) if limit else ReadAllAvailable()
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        self._target = with_backoff(self.connector.end_offsets, timeout_s=None)
+
+    def latestOffset(self, start: Offsets, limit: ReadLimit) -> Offsets:
+        if self._drain and Path(self._drain).exists():
+            return start
+        if self._target is not None and self.connector.reached(start, self._target):
+            return start
+        rows = limit.max_rows if isinstance(limit, ReadMaxRows) else None
+        return self._named(self.connector.latest_offsets(start, rows, self._target))
+
+    def reportLatestOffset(self) -> Offsets | None:
+        end = self.connector.known_end()
+        return self._named(end) if end else None
+
+    def partitions(self, start: Offsets, end: Offsets) -> Sequence[InputPartition]:
+        return [Piece(split) for split in self.connector.plan_batches(start, end, self._parallelism)]
+
+    def commit(self, end: Offsets) -> None:
+        """Nothing: Spark calls this one batch late and never for the last. The session commits instead."""
+
+
+class ForebayBatchReader(_Reading, DataSourceReader):
+    """All that a source holds now, as a table."""
+
+    def partitions(self) -> Sequence[InputPartition]:
+        self.connector.open()
+        splits = self.connector.plan_batches(
+            self.connector.initial_offsets(), self.connector.end_offsets(), self._parallelism
+        )
+        # Spark wants at least one partition to find the schema of.
+        return [Piece(split) for split in splits] or [Piece(Split())]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, Piece)
+        if type(partition.split) is Split:
+            return iter(())
+        return super().read(partition)

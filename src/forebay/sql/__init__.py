@@ -1,0 +1,55 @@
+"""Forebay's SQL: text to statements, statements to text, queries to Spark SQL."""
+
+from forebay.sql.dialect import Forebay
+from forebay.sql.parse import parse, parse_one
+from forebay.sql.planning import ViewPlan, plan, plan_select
+from forebay.sql.render import to_sql
+from forebay.sql.statements import (
+    AlterSource,
+    Column,
+    CreateSource,
+    CreateView,
+    Describe,
+    Drop,
+    Explain,
+    OnError,
+    OptionValue,
+    Select,
+    Show,
+    ShowCreate,
+    Statement,
+    Subscribe,
+    Watermark,
+    query_text,
+)
+from forebay.sql.tables import tables
+from forebay.sql.types import spark_type, type_name
+
+__all__ = [
+    "AlterSource",
+    "Column",
+    "CreateSource",
+    "CreateView",
+    "Describe",
+    "Drop",
+    "Explain",
+    "Forebay",
+    "OnError",
+    "OptionValue",
+    "Select",
+    "Show",
+    "ShowCreate",
+    "Statement",
+    "Subscribe",
+    "ViewPlan",
+    "Watermark",
+    "parse",
+    "parse_one",
+    "plan",
+    "plan_select",
+    "query_text",
+    "spark_type",
+    "tables",
+    "to_sql",
+    "type_name",
+]

@@ -1,0 +1,117 @@
+"""The nodes of Forebay's own statements, beside those of sqlglot.
+
+They hold what was written, in the order it was written; `lower` turns them into the statements the
+rest of the system sees. Each has its place in the script as `meta["span"]`.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from sqlglot import exp
+
+
+class Option(exp.Expression):
+    """`key = value`. `quoted` keys are taken verbatim, bare ones are spelt with underscores or dots."""
+
+    arg_types: ClassVar[dict[str, bool]] = {"this": True, "value": True, "quoted": False}
+
+
+class ColumnSpec(exp.Expression):
+    """`name TYPE [NOT NULL]`; `kind` is sqlglot's DataType, or the bare name of a type it does not know."""
+
+    arg_types: ClassVar[dict[str, bool]] = {"this": True, "kind": True, "nullable": True}
+
+
+class WatermarkSpec(exp.Expression):
+    """`WATERMARK FOR column [AS expression]`."""
+
+    arg_types: ClassVar[dict[str, bool]] = {"this": True, "expression": False}
+
+
+class FormatClause(exp.Expression):
+    """`FORMAT name [(options)]`."""
+
+    arg_types: ClassVar[dict[str, bool]] = {"this": True, "options": True}
+
+
+class OnErrorClause(exp.Expression):
+    """`ON ERROR = strategy [WITH (options)]`."""
+
+    arg_types: ClassVar[dict[str, bool]] = {"this": True, "options": True}
+
+
+class CreateSource(exp.Expression):
+    """`CREATE SOURCE` in either spelling; `connector` is set in the FROM spelling only."""
+
+    arg_types: ClassVar[dict[str, bool]] = {
+        "this": True,
+        "columns": False,
+        "connector": False,
+        "options": True,
+        "format": False,
+        "registry": False,
+        "on_error": False,
+        "exists": True,
+        "replace": True,
+    }
+
+
+class AlterSource(exp.Expression):
+    """`ALTER SOURCE name ON ERROR = …`."""
+
+    arg_types: ClassVar[dict[str, bool]] = {"this": True, "on_error": True}
+
+
+class CreateView(exp.Expression):
+    """`CREATE MATERIALIZED VIEW name AS query [EMIT …]`."""
+
+    arg_types: ClassVar[dict[str, bool]] = {
+        "this": True,
+        "query": True,
+        "emit": False,
+        "exists": True,
+        "replace": True,
+    }
+
+
+class Drop(exp.Expression):
+    arg_types: ClassVar[dict[str, bool]] = {"this": True, "kind": True, "exists": True, "cascade": True}
+
+
+class Show(exp.Expression):
+    arg_types: ClassVar[dict[str, bool]] = {"kind": True}
+
+
+class ShowCreate(exp.Expression):
+    arg_types: ClassVar[dict[str, bool]] = {"this": True, "kind": True}
+
+
+class Describe(exp.Expression):
+    arg_types: ClassVar[dict[str, bool]] = {"this": True, "kind": True, "extended": True}
+
+
+class Explain(exp.Expression):
+    arg_types: ClassVar[dict[str, bool]] = {"this": True}
+
+
+class Subscribe(exp.Expression):
+    arg_types: ClassVar[dict[str, bool]] = {"this": True}
+
+
+class SelectStatement(exp.Expression):
+    """A query that stands alone."""
+
+    arg_types: ClassVar[dict[str, bool]] = {"query": True}
+
+
+class EventWindow(exp.Expression, exp.Func):
+    """`TUMBLE(ts, size)`, `HOP_START(ts, slide, size)`, `window(ts, '1 minute')`, …
+
+    `name` is the function as written. meta: `name` and `span` are offsets of the name and of the whole
+    call, `first_end` and `close` the ends of the first argument and of the argument list: planning
+    edits the text in between and leaves the rest as the user wrote it.
+    """
+
+    arg_types: ClassVar[dict[str, bool]] = {"name": True, "expressions": True}
+    is_var_len_args = True

@@ -1,0 +1,267 @@
+"""The clauses of our statements: names, options, columns, WATERMARK, FORMAT, ON ERROR.
+
+A recursive descent on sqlglot's parser: its token cursor, its types and expressions, our grammar.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+from sqlglot import exp
+from sqlglot.parsers.spark import SparkParser
+from sqlglot.tokens import TokenType
+
+from forebay.sql import ast
+from forebay.sql.faults import Fault
+
+_STRINGS = frozenset({TokenType.STRING, TokenType.RAW_STRING})
+# Words that begin the next clause: met inside parentheses, one was not closed.
+_CLAUSES = frozenset({"WITH", "FROM", "FORMAT", "USING", "ON", "AS"})
+_COLUMN_HINT = "a column is written: name TYPE [NOT NULL]"
+
+
+def shown(token: Any) -> str:
+    """A token as messages quote it."""
+    text = str(token.text)
+    return text if len(text) <= 40 else f"{text[:37]}…"
+
+
+def is_word(token: Any) -> bool:
+    """A bare word, keyword or not."""
+    quoted_or_number = _STRINGS | {TokenType.IDENTIFIER, TokenType.NUMBER}
+    return bool(token) and token.token_type not in quoted_or_number and token.text.isidentifier()
+
+
+class ClauseParser(SparkParser):
+    """Helpers end in a node or raise a Fault; none returns quietly without having read something."""
+
+    _declaring = False  # inside a column list, where BYTES is a type
+
+    def fail(
+        self, message: str, token: Any = None, remedy: str = "", *, to: Any = None, unsupported: bool = False
+    ) -> NoReturn:
+        """Raise a Fault at `token` (through `to`), or behind the last one if the statement ended."""
+        token = token or self._curr
+        if token:
+            raise Fault(message, token.start, (to or token).end + 1, remedy, unsupported=unsupported)
+        end = self._tokens[-1].end + 1 if self._tokens else 0
+        raise Fault(message, end, end + 1, remedy, unsupported=unsupported)
+
+    def raise_error(self, message: str, token: Any = None) -> None:
+        """sqlglot's own complaints, in our words."""
+        if message.startswith("Expecting "):
+            self.fail(f"expected '{message.removeprefix('Expecting ')}'{self._but_found()}", token)
+        if "Required argument" in message:
+            self.fail(f"something is missing here{self._but_found()}", token)
+        if "Unexpected token" in message and self._curr:
+            self.fail(f"unexpected '{shown(self._curr)}'", token)
+        # Some of them print the token as Python would.
+        reason = message.partition(" but got ")[0]
+        self.fail(f"{reason[:1].lower()}{reason[1:]}{self._but_found()}", token)
+
+    def _but_found(self) -> str:
+        return f", found '{shown(self._curr)}'" if self._curr else ", but the statement ends here"
+
+    def word(self, *words: str) -> bool:
+        """Read these keywords, in this order, if they come next."""
+        for ahead, word in enumerate(words):
+            at = self._index + ahead
+            token = self._tokens[at] if at < self._tokens_size else None
+            if token is None or not is_word(token) or token.text.upper() != word:
+                return False
+        self._advance(len(words))
+        return True
+
+    def expect_word(self, word: str, remedy: str = "") -> None:
+        if not self.word(word):
+            self.fail(f"expected {word}{self._but_found()}", remedy=remedy)
+
+    def name(self, what: str) -> Any:
+        """One unqualified name, bare or in backticks."""
+        token = self._curr
+        if not (is_word(token) or token.token_type == TokenType.IDENTIFIER):
+            remedy = "a name is a word, or anything in `backticks`"
+            self.fail(f"expected the name of {what}{self._but_found()}", remedy=remedy)
+        if not token.text:
+            self.fail(f"the name of {what} is empty")
+        self._advance()
+        if self._curr.token_type == TokenType.DOT:
+            self.fail(f"the name of {what} has no qualifier", remedy="leave out what stands before the dot")
+        return exp.Identifier(this=token.text, quoted=False).update_positions(token)
+
+    def wrapped_list(self, item: Callable[[], Any]) -> list[Any]:
+        """`(item, …)`; the opening parenthesis comes next."""
+        opening = self._curr
+        if not self._match(TokenType.L_PAREN):
+            self.fail(f"expected '('{self._but_found()}")
+        items: list[Any] = []
+        while self._curr.token_type != TokenType.R_PAREN:
+            items.append(item())
+            if self._match(TokenType.COMMA):
+                if self._curr.token_type == TokenType.R_PAREN:
+                    self.fail("nothing follows this comma", self._prev, "remove the comma before ')'")
+            elif not self._curr:
+                self.fail("this '(' is never closed", opening, "add the missing ')'")
+            elif self._curr.token_type != TokenType.R_PAREN:
+                found = shown(self._curr)
+                missing = ")" if is_word(self._curr) and found.upper() in _CLAUSES else ","
+                remedy = f"is a '{missing}' missing before '{found}'?"
+                self.fail(f"expected ',' or ')'{self._but_found()}", remedy=remedy)
+        self._advance()
+        return items
+
+    def options(self) -> list[Any]:
+        return self.wrapped_list(self._option)
+
+    def _option(self) -> Any:
+        start = self._curr
+        quoted = start.token_type in _STRINGS or start.token_type == TokenType.IDENTIFIER
+        key = self._quoted_key() if quoted else self._bare_key()
+        if not self._match(TokenType.EQ):
+            if self._curr.token_type == TokenType.DASH:
+                self.fail(
+                    f"a bare key has no dash: '{key}-…'", start, f"put the key in quotes: '{key}-…' = …"
+                )
+            self.fail(
+                f"expected '=' after option '{key}'{self._but_found()}", remedy=f"write {key} = 'value'"
+            )
+        value = self._value(key)
+        node = ast.Option(this=key, value=value, quoted=quoted)
+        node.meta["span"] = (start.start, self._prev.end + 1)
+        return node
+
+    def _quoted_key(self) -> str:
+        key = str(self._curr.text)
+        if not key.strip():
+            self.fail("an option's key is empty")
+        self._advance()
+        return key
+
+    def _bare_key(self) -> str:
+        parts: list[str] = []
+        while True:
+            if not is_word(self._curr):
+                remedy = "a key is a word, or anything in quotes: 'group.id' = 'g'"
+                self.fail(f"expected the key of an option{self._but_found()}", remedy=remedy)
+            parts.append(self._curr.text)
+            self._advance()
+            if not self._match(TokenType.DOT):
+                return ".".join(parts)
+
+    def _value(self, key: str) -> str:
+        start = self._curr
+        if self._match_set(_STRINGS):
+            return str(start.text)
+        sign = "-" if self._match(TokenType.DASH) else ""
+        # A suffix (10s, 5L) makes three tokens of one place: not a number, but text without quotes.
+        suffixed = self._next.token_type == TokenType.DCOLON
+        if self._curr.token_type == TokenType.NUMBER and not suffixed:
+            self._advance()
+            return sign + str(self._prev.text)
+        if not sign and start.token_type in (TokenType.TRUE, TokenType.FALSE):
+            self._advance()
+            return str(start.text.lower())
+        if not start or start.token_type in (TokenType.COMMA, TokenType.R_PAREN):
+            self.fail(f"option '{key}' has no value{self._but_found()}", remedy=f"write {key} = 'value'")
+        remedy = "a value is a 'string', a number, true or false: put text in quotes"
+        return self.fail(f"the value of option '{key}' is not in quotes: '{shown(start)}'", start, remedy)
+
+    def columns(self) -> list[Any]:
+        self._declaring = True
+        try:
+            return self.wrapped_list(self._column)
+        finally:
+            self._declaring = False
+
+    def _column(self) -> Any:
+        start = self._curr
+        if self.word("WATERMARK", "FOR"):
+            column = self.name("the watermark's column")
+            expression = None
+            if self.word("AS"):
+                first = self._curr
+                expression = self._parse_disjunction()
+                if expression is None:
+                    self.fail(f"expected an expression after AS{self._but_found()}")
+                expression.meta["span"] = (first.start, self._prev.end + 1)
+            node = ast.WatermarkSpec(this=column, expression=expression)
+        else:
+            column = self.name("a column")
+            kind = self._column_type(column.name)
+            nullable = not self.word("NOT", "NULL")
+            if nullable:
+                self.word("NULL")
+            if is_word(self._curr) and self._curr.text.upper() in ("COMMENT", "DEFAULT", "NOT"):
+                self.fail(f"unexpected '{shown(self._curr)}' in column '{column.name}'", remedy=_COLUMN_HINT)
+            if self._curr.token_type == TokenType.PRIMARY_KEY:
+                self.fail(f"column '{column.name}': a source has no primary key", remedy=_COLUMN_HINT)
+            node = ast.ColumnSpec(this=column, kind=kind, nullable=nullable)
+        node.meta["span"] = (start.start, self._prev.end + 1)
+        return node
+
+    def _column_type(self, column: str) -> Any:
+        start = self._curr
+        # DOUBLE PRECISION is one token of two words.
+        if not (is_word(start) or start.token_type in self.TYPE_TOKENS):
+            self.fail(f"column '{column}' has no type{self._but_found()}", remedy=_COLUMN_HINT)
+        kind = self._parse_types()
+        if kind is None:
+            self._advance()
+            kind = exp.Var(this=start.text)
+        kind.meta["span"] = (start.start, self._prev.end + 1)
+        return kind
+
+    def _at_bytes(self) -> bool:
+        return is_word(self._curr) and self._curr.text.upper() == "BYTES"
+
+    def _parse_types(self, *args: Any, **kwargs: Any) -> Any:
+        if self._declaring and self._at_bytes():
+            self._advance()
+            return exp.DataType(this=exp.DataType.Type.VARBINARY)
+        return super()._parse_types(*args, **kwargs)
+
+    def _parse_struct_types(self, type_required: bool = False) -> Any:
+        # sqlglot takes the name of a field for a type if it can be one, and `bytes` is a fine name.
+        if not self._declaring:
+            return super()._parse_struct_types(type_required)
+        field = self.name("a field")
+        self._match(TokenType.COLON)
+        if not (self._curr.token_type in self.TYPE_TOKENS or self._at_bytes()):
+            remedy = "a field is written: name: TYPE [NOT NULL]"
+            self.fail(f"expected the type of field '{field.name}'{self._but_found()}", remedy=remedy)
+        return self._parse_column_def(field)
+
+    def format_clause(self) -> Any:
+        """What follows FORMAT."""
+        start = self._curr
+        if self._match_set(_STRINGS):
+            name = str(start.text)
+        elif is_word(start):
+            self._advance()
+            name = str(start.text)
+            while self._curr.token_type == TokenType.DASH and is_word(self._next):
+                name += f"-{self._next.text}"
+                self._advance(2)
+        else:
+            self.fail(f"expected the name of a format{self._but_found()}", remedy="for example: FORMAT JSON")
+        end = self._prev.end + 1
+        options = self.options() if self._curr.token_type == TokenType.L_PAREN else []
+        node = ast.FormatClause(this=name.lower().replace("_", "-"), options=options)
+        node.meta["span"] = (start.start, end)
+        return node
+
+    def on_error_clause(self, start: Any) -> Any:
+        """What follows ON ERROR, whose first token was `start`."""
+        if not self._match(TokenType.EQ):
+            self.fail(f"expected '=' after ON ERROR{self._but_found()}", remedy="write ON ERROR = 'skip'")
+        token = self._curr
+        if not (token.token_type in _STRINGS or is_word(token)):
+            remedy = "one of 'skip', 'dead_letter', 'fail'"
+            self.fail(f"expected an error strategy{self._but_found()}", remedy=remedy)
+        self._advance()
+        end = token.end + 1
+        options = self.options() if self.word("WITH") else []
+        node = ast.OnErrorClause(this=str(token.text).lower().replace("-", "_"), options=options)
+        node.meta["span"] = (start.start, end)
+        return node

@@ -1,0 +1,110 @@
+"""From a view's query to the SQL that Spark runs and the way its result is written."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from sqlglot import exp
+
+from forebay.errors import UnsupportedSqlError
+from forebay.sql.outputs import bound_aliases
+from forebay.sql.rewrite import Edit, apply, located, refuse
+from forebay.sql.shape import Shape, shape
+from forebay.sql.statements import Emit
+from forebay.sql.tables import rename_edits, tables
+from forebay.sql.windows import Kind, window_edits
+
+_ORDERING = {
+    "order": "ORDER BY",
+    "sort": "SORT BY",
+    "cluster": "CLUSTER BY",
+    "distribute": "DISTRIBUTE BY",
+    "limit": "LIMIT",
+    "offset": "OFFSET",
+}
+
+
+@dataclass(frozen=True)
+class ViewPlan:
+    """How a view is computed and written.
+
+    `emit`: "append" adds rows as they come, "window_close" adds each window once it is complete,
+    "changes" replaces the rows whose `merge_keys` are equal. Keys may be NULL: compare with `<=>`.
+    Without keys, a "changes" view is one row, which is replaced.
+    """
+
+    spark_sql: str
+    tables: tuple[str, ...]
+    aggregated: bool
+    window: Kind | None
+    emit: Literal["append", "changes", "window_close"]
+    merge_keys: tuple[str, ...]
+
+
+def plan(query: Any, emit: Emit | None, mapping: Mapping[str, str] | None = None) -> ViewPlan:
+    """Compile a view's query. `mapping` gives the temporary view to read for each table name."""
+    query = located(query)
+    _check(query)
+    found = shape(query, query)
+    named = [out.edit for out in found.outputs if out.edit]
+    edits = [*window_edits(query), *named, *_bounds(query), *rename_edits(query, mapping or {})]
+    mode = _mode(query, found, emit)
+    return ViewPlan(
+        spark_sql=apply(query, dict.fromkeys(edits)),  # the outermost bounds are in there twice
+        tables=tables(query),
+        aggregated=found.aggregated,
+        window=found.window,
+        emit=mode,
+        merge_keys=found.keys if mode == "changes" else (),
+    )
+
+
+def plan_select(query: Any, mapping: Mapping[str, str] | None = None) -> str:
+    """Spark SQL of a query that runs once: tables renamed, windows translated, all else as written."""
+    query = located(query)
+    return apply(query, [*window_edits(query), *_bounds(query), *rename_edits(query, mapping or {})])
+
+
+def _bounds(query: Any) -> list[Edit]:
+    return [edit for select in query.find_all(exp.Select) for edit in bound_aliases(query, select)]
+
+
+def _check(query: Any) -> None:
+    for part in query.find_all(exp.Query):
+        for arg, clause in _ORDERING.items():
+            if part.args.get(arg):
+                remedy = "leave it out, and order or limit when you SELECT from the view"
+                raise refuse(
+                    query, f"{clause} in a view: a view is a table, without order", part.args[arg], remedy
+                )
+    for node, what in ((exp.Window, "OVER (…)"), (exp.Pivot, "PIVOT")):
+        found = query.find(node)
+        if found:
+            remedy = "group by TUMBLE, HOP or SESSION instead, or compute it when you SELECT from the view"
+            raise refuse(query, f"{what} is not supported on a stream", found, remedy)
+    if not tables(query):
+        raise refuse(query, "the view reads from nothing", query, "name a source: SELECT … FROM source")
+
+
+def _mode(query: Any, found: Shape, emit: Emit | None) -> Literal["append", "changes", "window_close"]:
+    if emit == "window_close":
+        if found.window is None:
+            remedy = "add TUMBLE(ts, INTERVAL '1' MINUTE) to GROUP BY, or write EMIT CHANGES"
+            raise _about(query, "EMIT ON WINDOW CLOSE, but there is no window that could close", remedy)
+        return "window_close"
+    if not found.aggregated:
+        return "append"
+    if found.window == "session":
+        remedy = "add EMIT ON WINDOW CLOSE"
+        raise _about(query, "Spark cannot update a session window: it grows and merges with others", remedy)
+    if found.problem:
+        raise found.problem
+    return "changes"
+
+
+def _about(query: Any, message: str, remedy: str) -> UnsupportedSqlError:
+    error = refuse(query, message, query, remedy)
+    assert isinstance(error, UnsupportedSqlError)
+    return error

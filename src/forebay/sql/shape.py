@@ -1,0 +1,225 @@
+"""What kind of a query a view has: does it aggregate, by which keys, over which window."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from sqlglot import exp
+
+from forebay.errors import StatementError
+from forebay.sql.ast import EventWindow
+from forebay.sql.outputs import Output, outputs
+from forebay.sql.rewrite import refuse
+from forebay.sql.tables import resolve_cte
+from forebay.sql.windows import BOUNDS, Kind, Window, group_window, in_scope, normal
+
+# Spark's aggregates that sqlglot knows no class for.
+_AGGREGATES = frozenset(
+    {"bitmap_and_agg", "count_min_sketch", "every", "histogram_numeric", "hll_sketch_agg", "hll_union_agg"}
+    | {"kll_sketch_agg_bigint", "kll_sketch_agg_double", "kll_sketch_agg_float", "mean", "product"}
+    | {"schema_of_variant_agg", "some", "std", "theta_intersection_agg", "theta_sketch_agg"}
+    | {"theta_union_agg", "try_avg", "try_sum"}
+)
+_TWO_VIEWS = "write it as two views, the second reading the first, or add EMIT ON WINDOW CLOSE"
+
+
+@dataclass(frozen=True)
+class Shape:
+    """`keys` identify a row of the result; `problem` is why they cannot, for who needs them."""
+
+    outputs: tuple[Output, ...]
+    aggregated: bool = False
+    window: Kind | None = None
+    keys: tuple[str, ...] = ()
+    problem: StatementError | None = None
+
+
+def is_aggregate(node: Any) -> bool:
+    if isinstance(node, exp.Anonymous):
+        return str(node.name).lower() in _AGGREGATES
+    return isinstance(node, exp.AggFunc)
+
+
+def shape(root: Any, query: Any) -> Shape:
+    """The shape of `query`, which is `root` or a part of it."""
+    if isinstance(query, exp.Subquery):
+        return shape(root, query.this)
+    if isinstance(query, exp.SetOperation):
+        return _set_operation(root, query)
+    if not isinstance(query, exp.Select):
+        remedy = "write SELECT … FROM a source"
+        raise refuse(root, "a view's query is a SELECT", query, remedy)
+    found = tuple(outputs(root, query))
+    grouped = query.args.get("group") is not None or _has_aggregate(query)
+    distinct = query.args.get("distinct")
+    inner = [select for select in query.find_all(exp.Select) if select is not query and _aggregates(select)]
+    window = _any_window(root, query)
+    if not (grouped or distinct or inner):
+        return Shape(found)
+    problem: StatementError | None
+    if inner:
+        if grouped or distinct:
+            problem = refuse(
+                root, "an aggregate of an aggregate cannot be kept up to date", inner[0], _TWO_VIEWS
+            )
+            return Shape(found, True, window, problem=problem)
+        return _passed_through(root, query, found, window, inner[0])
+    if distinct:
+        return _distinct(root, query, found, window, bool(grouped))
+    keys, problem = _keys(root, query, found)
+    having = query.args.get("having")
+    if having is not None:
+        # A group that no longer passes is not put out again, so it would stay in the view for ever.
+        remedy = "leave HAVING out and filter when you SELECT from the view, or add EMIT ON WINDOW CLOSE"
+        problem = refuse(root, "HAVING cannot take back a group that no longer passes it", having, remedy)
+    return Shape(found, True, window, keys, problem)
+
+
+def _aggregates(select: Any) -> bool:
+    return bool(select.args.get("group") or select.args.get("distinct") or _has_aggregate(select))
+
+
+def _has_aggregate(select: Any) -> bool:
+    return any(is_aggregate(node) for node in in_scope(select, exp.Func))
+
+
+def _any_window(root: Any, query: Any) -> Kind | None:
+    windows = [group_window(root, select) for select in query.find_all(exp.Select)]
+    return next((window.kind for window in windows if window), None)
+
+
+def _set_operation(root: Any, query: Any) -> Shape:
+    if not isinstance(query, exp.Union):
+        name = type(query).__name__.upper()
+        raise refuse(root, f"{name} of streams is not supported", query.expression, "write it as a join")
+    left, right = shape(root, query.this), shape(root, query.expression)
+    window = left.window or right.window
+    if not query.args.get("distinct"):
+        if not (left.aggregated or right.aggregated):
+            return Shape(left.outputs)
+        problem = refuse(
+            root, "a UNION of aggregates cannot be kept up to date", query.expression, _TWO_VIEWS
+        )
+        return Shape(left.outputs, True, window, problem=problem)
+    if left.aggregated or right.aggregated:
+        problem = refuse(
+            root, "a UNION of aggregates cannot be kept up to date", query.expression, _TWO_VIEWS
+        )
+        return Shape(left.outputs, True, window, problem=problem)
+    return _all_keys(root, query, left.outputs, window)
+
+
+def _distinct(root: Any, select: Any, found: tuple[Output, ...], window: Kind | None, grouped: bool) -> Shape:
+    if select.args["distinct"].args.get("on"):
+        raise refuse(root, "DISTINCT ON is not supported", select.args["distinct"], "write GROUP BY")
+    if grouped:
+        problem = refuse(
+            root, "DISTINCT of an aggregate cannot be kept up to date", select, "leave out DISTINCT"
+        )
+        return Shape(found, True, window, problem=problem)
+    return _all_keys(root, select, found, window)
+
+
+def _all_keys(root: Any, query: Any, found: tuple[Output, ...], window: Kind | None) -> Shape:
+    names = [out.name for out in found]
+    if None in names:
+        remedy = "name the columns instead of *"
+        problem = refuse(root, "DISTINCT * does not say which columns tell rows apart", query, remedy)
+        return Shape(found, True, window, problem=problem)
+    return Shape(found, True, window, tuple(name for name in names if name))
+
+
+def _keys(root: Any, select: Any, found: tuple[Output, ...]) -> tuple[tuple[str, ...], StatementError | None]:
+    """Output columns for the GROUP BY keys; a global aggregate has none."""
+    group = select.args.get("group")
+    if group is None:
+        return (), None
+    if group.find(exp.Rollup, exp.Cube, exp.GroupingSets):
+        raise refuse(root, "ROLLUP, CUBE and GROUPING SETS are not supported", group, "write a view for each")
+    if group.args.get("all"):
+        plain = [out for out in found if out.name and not any(map(is_aggregate, out.expression.walk()))]
+        return tuple(out.name for out in plain if out.name), None
+    keys: list[str] = []
+    window = group_window(root, select)
+    for key in group.expressions:
+        named = _key_outputs(key, found, window)
+        if not named:
+            what = "window_start or window_end" if isinstance(key, EventWindow) else str(key.sql("forebay"))
+            remedy = f"add {what} to the SELECT list"
+            message = f"the view cannot tell its groups apart: {what} is in GROUP BY but not in SELECT"
+            return (), refuse(root, message, key, remedy)
+        keys += [name for name in named if name not in keys]
+    return tuple(keys), None
+
+
+def _key_outputs(key: Any, found: tuple[Output, ...], window: Window | None) -> list[str]:
+    named = [out for out in found if out.name]
+    if isinstance(key, EventWindow):
+        return [out.name for out in named if out.name and _is_window(out.expression, window)]
+    if isinstance(key, exp.Literal) and not key.is_string and str(key.name).isdigit():
+        at = int(key.name) - 1
+        out = found[at] if 0 <= at < len(found) else None
+        return [out.name] if out and out.name else []
+    wanted = normal(key)
+    matches = [out.name for out in named if out.name and normal(out.expression) == wanted]
+    if not matches and isinstance(key, exp.Column) and not key.table:
+        matches = [out.name for out in named if out.name and out.name.lower() == key.name.lower()]
+    return matches[:1]
+
+
+def _is_window(node: Any, window: Window | None) -> bool:
+    """Whether an output is the window, its start or its end, in any of the ways to write that."""
+    if isinstance(node, EventWindow):
+        return True
+    if isinstance(node, exp.Dot):
+        return isinstance(node.this, EventWindow) and node.name.lower() in ("start", "end")
+    if not isinstance(node, exp.Column) or window is None:
+        return False
+    name, qualifier = node.name.lower(), node.table.lower()
+    if qualifier == window.function:
+        return name in ("start", "end")
+    return not qualifier and (name in BOUNDS or name == window.function)
+
+
+def _passed_through(
+    root: Any, select: Any, found: tuple[Output, ...], window: Kind | None, inner: Any
+) -> Shape:
+    """`SELECT … FROM (aggregate)` with nothing but a choice of columns keeps the aggregate's keys."""
+    blocked = Shape(
+        found,
+        True,
+        window,
+        problem=refuse(root, "an aggregate inside a query cannot be kept up to date", inner, _TWO_VIEWS),
+    )
+    source = select.args["from_"].this if select.args.get("from_") else None
+    if isinstance(source, exp.Table):
+        source = resolve_cte(source)
+    if source is None or any(select.args.get(part) for part in ("where", "joins", "laterals", "qualify")):
+        return blocked
+    below = shape(root, source)
+    others = [found_inner for found_inner in select.find_all(exp.Select) if found_inner is not select]
+    inside = {id(node) for node in source.find_all(exp.Select)}
+    if not below.aggregated or any(_aggregates(node) and id(node) not in inside for node in others):
+        return blocked
+    if below.problem or (any(out.name is None for out in found) and len(found) > 1):
+        return replace(blocked, problem=below.problem or blocked.problem)
+    if found[0].name is None:
+        return replace(below, window=window)
+    keys = []
+    for key in below.keys:
+        out = next((out for out in found if _refers_to(out.expression, key)), None)
+        if out is None or out.name is None:
+            remedy = f"add {key} to the outer SELECT list"
+            return replace(
+                blocked,
+                problem=refuse(
+                    root, f"the view cannot tell its groups apart: {key} is missing", select, remedy
+                ),
+            )
+        keys.append(out.name)
+    return Shape(found, True, window, tuple(keys))
+
+
+def _refers_to(node: Any, name: str) -> bool:
+    return isinstance(node, exp.Column) and node.name.lower() == name.lower()

@@ -1,0 +1,173 @@
+"""What a parsed statement is to the rest of the system: plain frozen data.
+
+Two statements are equal if they mean the same; where they stood (`position`) and how they were spelt
+(`text`) does not count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
+
+from pyspark.sql.types import DataType
+from sqlglot import exp
+
+from forebay.errors import Position
+from forebay.sql.intervals import split_ms
+from forebay.sql.text import identifier
+
+Emit: TypeAlias = Literal["changes", "window_close"]
+ObjectKind: TypeAlias = Literal["source", "view", "sink"]
+ListKind: TypeAlias = Literal["sources", "views", "sinks", "queries"]
+
+
+@dataclass(frozen=True)
+class OptionValue:
+    """An option's value as text; `position` covers `key = value`."""
+
+    text: str
+    position: Position | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True)
+class Column:
+    name: str
+    type: DataType
+    nullable: bool = True
+
+
+@dataclass(frozen=True)
+class Watermark:
+    """`delay_ms` is None for `WATERMARK FOR ts`: option `watermark.max.out.of.orderness.ms` decides.
+
+    `text` is the expression in canonical form, as DESCRIBE shows it: `ts - INTERVAL '5' SECOND`.
+    """
+
+    column: str
+    delay_ms: int | None
+    text: str
+
+    @classmethod
+    def of(cls, column: str, delay_ms: int | None) -> Watermark:
+        name = identifier(column)
+        if not delay_ms:
+            return cls(column, delay_ms, name)
+        amount, unit = split_ms(delay_ms)
+        return cls(column, delay_ms, f"{name} - INTERVAL '{amount}' {unit.upper()}")
+
+
+@dataclass(frozen=True)
+class OnError:
+    """What becomes of a record that does not decode. Option keys are spelt with underscores."""
+
+    strategy: str
+    options: Mapping[str, OptionValue] = field(default_factory=dict)
+    position: Position | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Statement:
+    """`text` is the statement alone, `position` its first word within the whole script."""
+
+    text: str = field(default="", compare=False)
+    position: Position | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True)
+class CreateSource(_Statement):
+    """Without columns, the schema is for the registry to tell. Options hold all but the connector."""
+
+    name: str
+    columns: tuple[Column, ...]
+    watermark: Watermark | None
+    connector: str
+    options: Mapping[str, OptionValue]
+    on_error: OnError | None = None
+    if_not_exists: bool = False
+    or_replace: bool = False
+    spelling: Literal["with", "from"] = "with"
+
+
+@dataclass(frozen=True)
+class AlterSource(_Statement):
+    """`ALTER SOURCE t ON ERROR = …`: a new error policy for an existing source."""
+
+    name: str
+    on_error: OnError
+
+
+@dataclass(frozen=True)
+class CreateView(_Statement):
+    name: str
+    query: exp.Expression
+    emit: Emit | None = None
+    if_not_exists: bool = False
+    or_replace: bool = False
+
+
+@dataclass(frozen=True)
+class Drop(_Statement):
+    kind: ObjectKind
+    name: str
+    if_exists: bool = False
+    cascade: bool = False
+
+
+@dataclass(frozen=True)
+class Show(_Statement):
+    kind: ListKind
+
+
+@dataclass(frozen=True)
+class ShowCreate(_Statement):
+    kind: Literal["source", "view"]
+    name: str
+
+
+@dataclass(frozen=True)
+class Describe(_Statement):
+    kind: Literal["source", "view"]
+    name: str
+    extended: bool = False
+
+
+@dataclass(frozen=True)
+class Select(_Statement):
+    query: exp.Expression
+
+
+@dataclass(frozen=True)
+class Subscribe(_Statement):
+    view: str
+
+
+@dataclass(frozen=True)
+class Explain(_Statement):
+    statement: Select | CreateView | CreateSource
+
+
+Statement: TypeAlias = (
+    CreateSource
+    | AlterSource
+    | CreateView
+    | Drop
+    | Show
+    | ShowCreate
+    | Describe
+    | Explain
+    | Select
+    | Subscribe
+)
+
+
+def query_text(query: Any) -> str:
+    """A query as the user wrote it, comments inside it included.
+
+    sqlglot's own printing is not always the identity (`LISTAGG(x)` gains a delimiter, a two-unit
+    interval loses its parentheses), so nothing that Spark runs or a catalog stores goes through it.
+    """
+    script, found = query.meta.get("script"), query.meta.get("span")
+    if script is None or found is None:
+        return str(query.sql(dialect="forebay", comments=False))
+    return str(script[found[0] : found[1]])

@@ -1,0 +1,125 @@
+"""SQL types to Spark's and back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyspark.sql import types as spark
+from sqlglot import exp
+
+from forebay.errors import UnsupportedSqlError
+from forebay.sql.text import identifier
+
+_Type = exp.DataType.Type
+
+SUPPORTED = (
+    "BOOLEAN, TINYINT, SMALLINT, INT, BIGINT, FLOAT, DOUBLE, DECIMAL(p, s), STRING, VARCHAR, BINARY, DATE, "
+    "TIMESTAMP, TIMESTAMP_NTZ, ARRAY<T>, MAP<K, V>, STRUCT<name: T, …>"
+)
+
+_SIMPLE: dict[Any, spark.DataType] = {
+    _Type.BOOLEAN: spark.BooleanType(),
+    _Type.TINYINT: spark.ByteType(),
+    _Type.SMALLINT: spark.ShortType(),
+    _Type.INT: spark.IntegerType(),
+    _Type.BIGINT: spark.LongType(),
+    _Type.FLOAT: spark.FloatType(),
+    _Type.DOUBLE: spark.DoubleType(),
+    _Type.DATE: spark.DateType(),
+    # To sqlglot, Spark's TIMESTAMP is the one with a time zone.
+    _Type.TIMESTAMP: spark.TimestampType(),
+    _Type.TIMESTAMPTZ: spark.TimestampType(),
+    _Type.TIMESTAMPLTZ: spark.TimestampType(),
+    _Type.TIMESTAMPNTZ: spark.TimestampNTZType(),
+}
+# Lengths are read and let go: Spark has one string and one binary type in a DataFrame.
+_SIZED: dict[Any, spark.DataType] = {
+    _Type.TEXT: spark.StringType(),
+    _Type.VARCHAR: spark.StringType(),
+    _Type.CHAR: spark.StringType(),
+    _Type.BINARY: spark.BinaryType(),
+    _Type.VARBINARY: spark.BinaryType(),
+}
+
+_NAMES: dict[type[spark.DataType], str] = {
+    spark.BooleanType: "BOOLEAN",
+    spark.ByteType: "TINYINT",
+    spark.ShortType: "SMALLINT",
+    spark.IntegerType: "INT",
+    spark.LongType: "BIGINT",
+    spark.FloatType: "FLOAT",
+    spark.DoubleType: "DOUBLE",
+    spark.StringType: "STRING",
+    spark.BinaryType: "BINARY",
+    spark.DateType: "DATE",
+    spark.TimestampType: "TIMESTAMP",
+    spark.TimestampNTZType: "TIMESTAMP_NTZ",
+}
+
+
+def spark_type(node: Any) -> spark.DataType:
+    """The Spark type of a parsed one. The error has no position yet: `.at()` gives it one."""
+    if not isinstance(node, exp.DataType):
+        raise _unsupported(f"there is no type '{node.name}'")
+    kind, parameters = node.this, node.expressions
+    if kind in _SIMPLE and not parameters:
+        return _SIMPLE[kind]
+    if kind in _SIZED and len(parameters) <= 1:
+        return _SIZED[kind]
+    if kind == _Type.DECIMAL:
+        return _decimal(parameters)
+    if kind == _Type.ARRAY and len(parameters) == 1:
+        return spark.ArrayType(spark_type(parameters[0]), True)
+    if kind == _Type.MAP and len(parameters) == 2:
+        return spark.MapType(spark_type(parameters[0]), spark_type(parameters[1]), True)
+    if kind == _Type.STRUCT and parameters:
+        return _struct(parameters)
+    raise _unsupported(f"type {node.sql(dialect='spark')} is not supported")
+
+
+def _decimal(parameters: list[Any]) -> spark.DataType:
+    numbers = [parameter.this.name for parameter in parameters]
+    if len(numbers) > 2 or not all(number.isdigit() for number in numbers):
+        raise _unsupported("DECIMAL takes a precision and a scale")
+    precision = int(numbers[0]) if numbers else 10
+    scale = int(numbers[1]) if len(numbers) == 2 else 0
+    if not 1 <= precision <= 38 or scale > precision:
+        raise _unsupported(f"DECIMAL({precision},{scale}) is out of range: precision 1 to 38, scale up to it")
+    return spark.DecimalType(precision, scale)
+
+
+def _struct(fields: list[Any]) -> spark.DataType:
+    found: list[spark.StructField] = []
+    for field in fields:
+        if not isinstance(field, exp.ColumnDef) or field.args.get("kind") is None:
+            raise _unsupported("a field of a STRUCT is written: name: TYPE [NOT NULL]")
+        if any(field.name.lower() == other.name.lower() for other in found):
+            raise _unsupported(f"field '{field.name}' is there twice")
+        constraints = [constraint.kind for constraint in field.args.get("constraints") or ()]
+        if not all(isinstance(kind, exp.NotNullColumnConstraint) for kind in constraints):
+            raise _unsupported(f"field '{field.name}': the only constraint there is, is NOT NULL")
+        nullable = all(kind.args.get("allow_null") for kind in constraints)
+        found.append(spark.StructField(field.name, spark_type(field.args["kind"]), nullable))
+    return spark.StructType(found)
+
+
+def _unsupported(message: str) -> UnsupportedSqlError:
+    return UnsupportedSqlError(message, remedy=f"supported are {SUPPORTED}")
+
+
+def type_name(data_type: spark.DataType) -> str:
+    """The type as SQL writes it: `ARRAY<STRING>`, `STRUCT<a: BIGINT NOT NULL>`."""
+    if isinstance(data_type, spark.DecimalType):
+        return f"DECIMAL({data_type.precision},{data_type.scale})"
+    if isinstance(data_type, spark.ArrayType):
+        return f"ARRAY<{type_name(data_type.elementType)}>"
+    if isinstance(data_type, spark.MapType):
+        return f"MAP<{type_name(data_type.keyType)}, {type_name(data_type.valueType)}>"
+    if isinstance(data_type, spark.StructType):
+        fields = (
+            f"{identifier(field.name)}: {type_name(field.dataType)}{'' if field.nullable else ' NOT NULL'}"
+            for field in data_type.fields
+        )
+        return f"STRUCT<{', '.join(fields)}>"
+    name = next((name for cls, name in _NAMES.items() if isinstance(data_type, cls)), None)
+    return name or str(data_type.simpleString()).upper()

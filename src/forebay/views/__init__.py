@@ -1,0 +1,1 @@
+"""Views: Delta tables that streaming queries write and anybody reads."""

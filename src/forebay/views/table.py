@@ -1,0 +1,176 @@
+"""A view's Delta table: each micro-batch is in it once, however often Spark repeats the batch.
+
+Executors write Parquet files; the driver makes them part of the table in one Delta commit that carries
+(query, batch). A batch whose number is already there is left out. No Spark jar takes part.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from deltalake import CommitProperties, DeltaTable, Transaction
+from deltalake.transaction import AddAction
+from pyspark.sql import DataFrame
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructField, StructType
+
+WRITTEN = "path string, size long, stats string"
+COMPACT_EVERY = 200  # commits: a view that gets two batches a second is compacted every two minutes
+_WITH_BOUNDS = (pa.types.is_integer, pa.types.is_floating, pa.types.is_string, pa.types.is_date)
+
+
+class ViewTable:
+    """One view's table on disk."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._table: DeltaTable | None = None
+
+    def exists(self) -> bool:
+        return bool(DeltaTable.is_deltatable(str(self.path)))
+
+    def create(self, schema: StructType) -> None:
+        """Make an empty table. The change feed is on, so that a subscriber sees updates as such."""
+        DeltaTable.create(
+            str(self.path),
+            schema=_arrow(schema),
+            configuration={"delta.enableChangeDataFeed": "true"},
+        )
+
+    def open(self) -> DeltaTable:
+        """The table as of its newest version."""
+        if self._table is None:
+            self._table = DeltaTable(str(self.path))
+        else:
+            self._table.update_incremental()
+        return self._table
+
+    def holds(self, query: str, batch: int) -> bool:
+        """Whether this batch is in the table already."""
+        last = self.open().transaction_version(query)
+        return last is not None and last >= batch
+
+    def append(self, frame: DataFrame, query: str, batch: int) -> int:
+        """Add the rows of a batch; returns how many."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        written = frame.mapInArrow(_parquet_writer(str(self.path), batch), WRITTEN).collect()
+        if not written:
+            return 0
+        now = int(time.time() * 1000)
+        actions = [AddAction(row.path, row.size, {}, now, True, row.stats) for row in written]
+        table = self.open()
+        table.create_write_transaction(
+            actions, "append", table.schema(), commit_properties=_properties(query, batch)
+        )
+        self._tidy(batch)
+        return sum(int(json.loads(row.stats)["numRecords"]) for row in written)
+
+    def merge(self, rows: pa.Table, keys: tuple[str, ...], query: str, batch: int) -> int:
+        """Replace the rows of these keys, add those that are new; returns how many."""
+        if not rows.num_rows:
+            return 0
+        rows = rows.cast(pa.schema([field.with_nullable(True) for field in rows.schema]))
+        # A NULL in a key is a group like any other, so plain equality will not do.
+        same = " AND ".join(f'(t."{key}" IS NOT DISTINCT FROM s."{key}")' for key in keys) or "true"
+        merge = self.open().merge(
+            rows, same, source_alias="s", target_alias="t", commit_properties=_properties(query, batch)
+        )
+        merge.when_matched_update_all().when_not_matched_insert_all().execute()
+        self._tidy(batch)
+        return int(rows.num_rows)
+
+    def _tidy(self, batch: int) -> None:
+        if batch % COMPACT_EVERY == COMPACT_EVERY - 1:
+            self.open().optimize.compact()
+
+    def files(self) -> list[str]:
+        return list(self.open().file_uris())
+
+
+def _properties(query: str, batch: int) -> CommitProperties:
+    return CommitProperties(app_transactions=[Transaction(query, batch)])
+
+
+def _arrow(schema: StructType) -> pa.Schema:
+    nullable = StructType([StructField(f.name, f.dataType, True) for f in schema.fields])
+    return to_arrow_schema(nullable, timezone="UTC")
+
+
+def _parquet_writer(
+    directory: str, batch: int
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """A function for mapInArrow: writes its rows to one file and returns one row about it."""
+
+    def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        writer: pq.ParquetWriter | None = None
+        stats = _Stats()
+        name = f"part-{batch:05d}-{uuid.uuid4()}.parquet"
+        path = Path(directory) / name
+        for rows in batches:
+            if rows.num_rows:
+                writer = writer or pq.ParquetWriter(path, rows.schema, compression="zstd")
+                writer.write_batch(rows)
+                stats.add(rows)
+        if writer is not None:
+            writer.close()
+            entry = {"path": [name], "size": [path.stat().st_size], "stats": [stats.to_json()]}
+            yield pa.RecordBatch.from_pydict(entry)
+
+    return write
+
+
+class _Stats:
+    """Row count and bounds of a file, as Delta keeps them: readers skip files by them."""
+
+    def __init__(self) -> None:
+        self._rows = 0
+        self._low: dict[str, object] = {}
+        self._high: dict[str, object] = {}
+        self._nulls: dict[str, int] = {}
+
+    def add(self, rows: pa.RecordBatch) -> None:
+        self._rows += rows.num_rows
+        for field, column in zip(rows.schema, rows.columns, strict=True):
+            if not any(test(field.type) for test in _WITH_BOUNDS):
+                continue
+            self._nulls[field.name] = self._nulls.get(field.name, 0) + column.null_count
+            bounds = pc.min_max(column)
+            low, high = bounds["min"].as_py(), bounds["max"].as_py()
+            if (
+                low is None or low != low or high != high
+            ):  # all NULL, or NaN: no bounds are better than wrong ones
+                if low is not None:
+                    self._low[field.name] = self._high[field.name] = _UNKNOWN
+                continue
+            self._low[field.name] = _least(self._low.get(field.name), low, min)
+            self._high[field.name] = _least(self._high.get(field.name), high, max)
+
+    def to_json(self) -> str:
+        return json.dumps(
+            {
+                "numRecords": self._rows,
+                "minValues": {k: _plain(v) for k, v in self._low.items() if v is not _UNKNOWN},
+                "maxValues": {k: _plain(v) for k, v in self._high.items() if v is not _UNKNOWN},
+                "nullCount": self._nulls,
+            }
+        )
+
+
+_UNKNOWN = object()
+
+
+def _least(known: object, new: object, pick: Callable[..., object]) -> object:
+    if known is _UNKNOWN:
+        return known
+    return new if known is None else pick(known, new)
+
+
+def _plain(value: object) -> object:
+    return value.isoformat() if hasattr(value, "isoformat") else value

@@ -1,0 +1,344 @@
+"""Decoders against random schemas, values and damage: what was written is read, and nothing else is."""
+
+from __future__ import annotations
+
+import base64
+import csv
+import io
+import json
+from datetime import UTC, date, datetime, timedelta, timezone
+from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    BooleanType,
+    ByteType,
+    DataType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IntegerType,
+    LongType,
+    MapType,
+    ShortType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+)
+
+from forebay.formats import Decoded, Kind, decoder
+from forebay.formats.json_format import JsonDecoder
+from forebay.formats.json_text import parse_exact
+
+Pair = tuple[Any, Any]
+"""A value as it is written, and as `to_pylist()` gives it back."""
+
+NULL = "<no value>"  # longer than any text drawn below
+TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
+BITS = {ByteType: 8, ShortType: 16, IntegerType: 32, LongType: 64}
+DECIMALS = st.integers(1, 38).flatmap(lambda p: st.builds(DecimalType, st.just(p), st.integers(0, p)))
+SCALARS = st.one_of(
+    st.sampled_from(
+        [
+            *(kind() for kind in BITS),
+            BooleanType(),
+            FloatType(),
+            DoubleType(),
+            StringType(),
+            BinaryType(),
+            DateType(),
+            TimestampType(),
+            TimestampNTZType(),
+        ]
+    ),
+    DECIMALS,
+)
+
+
+def structs(of: st.SearchStrategy[DataType]) -> st.SearchStrategy[StructType]:
+    field = st.builds(StructField, TEXT, of, st.booleans())
+    return st.lists(field, min_size=1, max_size=4, unique_by=lambda f: f.name).map(StructType)
+
+
+KEYS = st.sampled_from([StringType(), *(kind() for kind in BITS)])
+TYPES = st.recursive(
+    SCALARS,
+    lambda inner: st.one_of(
+        st.builds(ArrayType, inner, st.booleans()),
+        st.builds(MapType, KEYS, inner, st.booleans()),
+        structs(inner),
+    ),
+    max_leaves=6,
+)
+
+
+def scalar(data_type: DataType) -> st.SearchStrategy[Pair]:
+    match data_type:
+        case BooleanType():
+            plain: st.SearchStrategy[Any] = st.booleans()
+        case FloatType():
+            plain = st.floats(width=32, allow_nan=False, allow_infinity=False)
+        case DoubleType():
+            plain = st.floats(allow_nan=False, allow_infinity=False)
+        case StringType():
+            plain = TEXT
+        case BinaryType():
+            return st.binary(max_size=8).map(lambda raw: (base64.b64encode(raw).decode(), raw))
+        case DateType():
+            return st.dates().map(lambda day: (day.isoformat(), day))
+        case DecimalType():
+            end = 10**data_type.precision - 1
+            return st.tuples(st.integers(-end, end), st.sampled_from([str, Decimal])).map(
+                lambda drawn: as_decimal(drawn[0], data_type.scale, drawn[1])
+            )
+        case TimestampNTZType():
+            return st.datetimes().map(lambda moment: (moment.isoformat(), moment))
+        case TimestampType():
+            # A day from either end, so that any zone's wall clock still has a four-digit year.
+            moments = st.datetimes(datetime(1, 1, 2), datetime(9999, 12, 30), timezones=st.just(UTC))
+            zones = st.integers(-18 * 60, 18 * 60).map(lambda minutes: timezone(timedelta(minutes=minutes)))
+            return st.tuples(moments, zones).map(
+                lambda drawn: (drawn[0].astimezone(drawn[1]).isoformat(), drawn[0])
+            )
+        case _:
+            end = 2 ** (BITS[type(data_type)] - 1)
+            plain = st.integers(-end, end - 1)
+    return plain.map(lambda value: (value, value))
+
+
+def as_decimal(unscaled: int, scale: int, write: Any) -> Pair:
+    number = Decimal((int(unscaled < 0), tuple(map(int, str(abs(unscaled)))), -scale))
+    return (f"{number:f}" if write is str else number), number
+
+
+def values(data_type: DataType, nullable: bool) -> st.SearchStrategy[Pair]:
+    match data_type:
+        case StructType():
+            known = rows(data_type)
+        case ArrayType():
+            known = st.lists(values(data_type.elementType, data_type.containsNull), max_size=3).map(
+                lambda pairs: ([pair[0] for pair in pairs], [pair[1] for pair in pairs])
+            )
+        case MapType():
+            keys = scalar(data_type.keyType).map(lambda pair: pair[1])
+            entries = st.dictionaries(
+                keys, values(data_type.valueType, data_type.valueContainsNull), max_size=3
+            )
+            known = entries.map(
+                lambda found: (
+                    {str(key): pair[0] for key, pair in found.items()},
+                    [(key, pair[1]) for key, pair in found.items()],
+                )
+            )
+        case _:
+            known = scalar(data_type)
+    return st.one_of(known, st.just((None, None))) if nullable else known
+
+
+def rows(schema: StructType) -> st.SearchStrategy[Pair]:
+    drawn = st.tuples(*(values(field.dataType, field.nullable) for field in schema))
+    names = schema.fieldNames()
+    return drawn.map(
+        lambda pairs: (
+            dict(zip(names, (pair[0] for pair in pairs), strict=True)),
+            dict(zip(names, (pair[1] for pair in pairs), strict=True)),
+        )
+    )
+
+
+def dumps(value: Any) -> str:
+    """`json.dumps` that writes a Decimal as a number."""
+    match value:
+        case dict():
+            return "{" + ", ".join(f"{json.dumps(key)}: {dumps(entry)}" for key, entry in value.items()) + "}"
+        case list():
+            return "[" + ", ".join(map(dumps, value)) + "]"
+        case Decimal():
+            return f"{value:f}"
+        case _:
+            return json.dumps(value, ensure_ascii=False)
+
+
+SCHEMAS = structs(TYPES)
+SCHEMA_AND_ROWS = SCHEMAS.flatmap(
+    lambda schema: st.tuples(st.just(schema), st.lists(rows(schema), max_size=4))
+)
+GARBAGE = [None, b"", b"[]", b"{", b'{"a": NaN}', b"\xff", b'"x"', b"{} {}", b"[" * 2000]
+TOKENS = [
+    b'"',
+    b":",
+    b" :",
+    b"{",
+    b"}",
+    b"[",
+    b",",
+    b"\\",
+    b"\\ud800",
+    b"\xff",
+    b"\x00",
+    b"NaN",
+    b"1e400",
+    b"null",
+]
+TOKENS += [b"0", b"-", b".5", b"true", b'"":1,', b"9" * 25, b"\n", b"\r", b"'"]
+
+
+def check_complete(decoded: Decoded, total: int) -> None:
+    """Each payload is in the batch or among the bad, once; the batch is sound."""
+    good = list(range(total)) if decoded.good is None else decoded.good
+    assert sorted([*good, *(record.index for record in decoded.bad)]) == list(range(total))
+    assert good == sorted(good)
+    assert decoded.batch.num_rows == len(good)
+    assert all(type(record.kind) is Kind and record.message for record in decoded.bad)
+    assert all(record.kind is not Kind.Other for record in decoded.bad)
+    decoded.batch.validate(full=True)
+    for field, column in zip(decoded.batch.schema, decoded.batch.columns, strict=True):
+        assert field.nullable or not column.null_count
+
+
+def damage(payload: bytes) -> st.SearchStrategy[bytes]:
+    place = st.integers(0, len(payload))
+    splice = st.one_of(st.sampled_from(TOKENS), st.binary(max_size=3))
+    return st.builds(
+        lambda start, length, new: payload[:start] + new + payload[start + length :],
+        place,
+        st.integers(0, 4),
+        splice,
+    )
+
+
+@settings(max_examples=150, deadline=None)
+@given(SCHEMA_AND_ROWS)
+def test_what_json_wrote_is_what_is_read(drawn: tuple[StructType, list[Pair]]) -> None:
+    schema, pairs = drawn
+    decoded = decoder("json", schema, {}).decode([dumps(written).encode() for written, _ in pairs])
+    assert decoded.bad == []
+    assert decoded.good is None
+    assert decoded.batch.to_pylist() == [expected for _, expected in pairs]
+    decoded.batch.validate(full=True)
+
+
+@settings(max_examples=100, deadline=None)
+@given(SCHEMA_AND_ROWS, st.lists(st.one_of(st.none(), st.sampled_from(GARBAGE)), max_size=4), st.randoms())
+def test_the_good_are_all_delivered_in_order_and_the_bad_named_exactly(
+    drawn: tuple[StructType, list[Pair]], garbage: list[bytes | None], random: Any
+) -> None:
+    schema, pairs = drawn
+    mixed: list[tuple[bytes | None, Any]] = [(dumps(written).encode(), row) for written, row in pairs]
+    for payload in garbage:
+        mixed.insert(random.randint(0, len(mixed)), (payload, None))
+    decoded = decoder("json", schema, {}).decode([payload for payload, _ in mixed])
+    check_complete(decoded, len(mixed))
+    assert [record.index for record in decoded.bad] == [i for i, (_, row) in enumerate(mixed) if row is None]
+    assert decoded.batch.to_pylist() == [row for _, row in mixed if row is not None]
+
+
+@settings(max_examples=200, deadline=None)
+@given(SCHEMA_AND_ROWS, st.data())
+def test_damaged_json_never_raises_and_both_parsers_agree(
+    drawn: tuple[StructType, list[Pair]], data: st.DataObject
+) -> None:
+    schema, pairs = drawn
+    payloads = [data.draw(damage(dumps(written).encode())) for written, _ in pairs]
+    made = JsonDecoder(schema, {})
+    decoded = made.decode(payloads)
+    check_complete(decoded, len(payloads))
+    made._parse = parse_exact
+    exact = made.decode(payloads)
+    assert exact.batch.equals(decoded.batch)
+    assert [(r.index, r.kind) for r in exact.bad] == [(r.index, r.kind) for r in decoded.bad]
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    structs(SCALARS),
+    st.lists(st.one_of(st.none(), st.binary(max_size=40), st.lists(st.sampled_from(TOKENS)).map(b"".join))),
+)
+def test_random_bytes_never_raise_in_any_format(schema: StructType, payloads: list[bytes | None]) -> None:
+    for name in ("json", "csv"):
+        check_complete(decoder(name, schema, {}).decode(payloads), len(payloads))
+    for kind in (StringType(), BinaryType()):
+        raw = decoder("raw", StructType([StructField("value", kind)]), {}).decode(payloads)
+        check_complete(raw, len(payloads))
+        kept = payloads if raw.good is None else [payloads[i] for i in raw.good]
+        column = raw.batch.column(0).to_pylist()
+        assert [text.encode() if isinstance(text, str) else text for text in column] == kept
+
+
+def to_field(value: Any) -> Any:
+    match value:
+        case None:
+            return NULL
+        case bool():
+            return str(value)
+        case Decimal():
+            return f"{value:f}"
+        case _:
+            return value
+
+
+def write_csv(row: list[Any]) -> bytes:
+    line = io.StringIO()
+    csv.writer(line).writerow(map(to_field, row))
+    return line.getvalue().encode()
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    structs(SCALARS).flatmap(lambda schema: st.tuples(st.just(schema), st.lists(rows(schema), max_size=4))),
+    st.data(),
+)
+def test_what_csv_wrote_is_what_is_read_and_damage_never_raises(
+    drawn: tuple[StructType, list[Pair]], data: st.DataObject
+) -> None:
+    schema, pairs = drawn
+    made = decoder("csv", schema, {"csv.null": NULL})
+    payloads = [write_csv(list(written.values())) for written, _ in pairs]
+    decoded = made.decode(payloads)
+    # A number that Python writes as 1e+16 is a number in CSV too; so nothing is refused.
+    assert decoded.bad == []
+    assert decoded.batch.to_pylist() == [expected for _, expected in pairs]
+    damaged = [data.draw(damage(payload)) for payload in payloads]
+    check_complete(made.decode(damaged), len(damaged))
+
+
+@given(st.integers(-(2**80), 2**80), st.sampled_from([kind() for kind in BITS]))
+def test_an_integer_is_read_exactly_or_not_at_all(number: int, data_type: DataType) -> None:
+    end = 2 ** (BITS[type(data_type)] - 1)
+    decoded = decoder("json", StructType([StructField("x", data_type)]), {}).decode([b'{"x":%d}' % number])
+    if -end <= number < end:
+        assert decoded.batch.to_pylist() == [{"x": number}]
+    else:
+        assert [record.kind for record in decoded.bad] == [Kind.TypeConversion]
+
+
+@given(st.decimals(allow_nan=False, allow_infinity=False), DECIMALS)
+def test_a_decimal_is_read_exactly_or_not_at_all(number: Decimal, data_type: DecimalType) -> None:
+    decoded = decoder("json", StructType([StructField("x", data_type)]), {}).decode(
+        [f'{{"x":{number}}}'.encode()]
+    )
+    unscaled = Context(2000, Emin=MIN_EMIN, Emax=MAX_EMAX).normalize(number).as_tuple()
+    fits = number == 0 or (
+        -int(unscaled.exponent) <= data_type.scale
+        and number.adjusted() < data_type.precision - data_type.scale
+    )
+    if fits:
+        assert decoded.batch.to_pylist() == [{"x": number}]
+    else:
+        assert [record.kind for record in decoded.bad] == [Kind.TypeConversion]
+
+
+@given(st.dates())
+def test_every_day_of_the_calendar_is_read(day: date) -> None:
+    decoded = decoder("json", StructType([StructField("x", DateType())]), {}).decode(
+        [b'{"x":"0"}', f'{{"x":"{day}"}}'.encode()]
+    )
+    assert decoded.batch.to_pylist() == [{"x": day}]
+    assert decoded.good == [1]

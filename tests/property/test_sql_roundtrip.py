@@ -1,0 +1,128 @@
+"""Any source that can be described can be printed and read back; no text breaks the parser."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as some
+from pyspark.sql import types as spark
+
+from forebay.errors import StatementError
+from forebay.sql import (
+    Column,
+    CreateSource,
+    CreateView,
+    OnError,
+    OptionValue,
+    Watermark,
+    parse,
+    parse_one,
+    plan,
+    to_sql,
+)
+
+text = some.text(some.characters(codec="utf-8", exclude_characters="\x00"), max_size=20)
+plain = some.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,10}", fullmatch=True)
+names = some.one_of(
+    plain,
+    some.sampled_from(["table", "from", "timestamp", "if", "end", "a b", "tick`s", "größe", "1a", "a-b"]),
+)
+values = some.builds(OptionValue, text)
+types = some.recursive(
+    some.sampled_from(
+        [
+            *(
+                spark.BooleanType(),
+                spark.ByteType(),
+                spark.ShortType(),
+                spark.IntegerType(),
+                spark.LongType(),
+            ),
+            *(spark.FloatType(), spark.DoubleType(), spark.DecimalType(10, 2), spark.DecimalType(38, 38)),
+            *(spark.StringType(), spark.BinaryType(), spark.DateType()),
+            *(spark.TimestampType(), spark.TimestampNTZType()),
+        ]
+    ),
+    lambda inner: some.one_of(
+        inner.map(spark.ArrayType),
+        some.builds(spark.MapType, inner, inner),
+        some.lists(
+            some.tuples(names, inner, some.booleans()),
+            min_size=1,
+            max_size=3,
+            unique_by=lambda f: f[0].lower(),
+        ).map(lambda fields: spark.StructType([spark.StructField(*field) for field in fields])),
+    ),
+    max_leaves=5,
+)
+keys = some.one_of(
+    some.sampled_from(
+        [
+            "topic",
+            "format",
+            "group.id",
+            "csv.delimiter",
+            "schema.registry.url",
+            "schema.registry.",
+            "json.x_y",
+        ]
+    ),
+    text.filter(lambda key: bool(key.strip()) and key not in ("connector", "brokers")),
+)
+options = some.dictionaries(keys, values, max_size=5)
+policies = some.builds(
+    OnError,
+    some.sampled_from(["skip", "dead_letter", "fail"]),
+    some.dictionaries(some.from_regex(r"[a-z][a-z0-9_]{0,20}", fullmatch=True), values, max_size=3),
+)
+
+
+@some.composite
+def sources(draw: some.DrawFn) -> CreateSource:
+    found = draw(some.lists(names, max_size=4, unique_by=str.lower))
+    columns = tuple(Column(name, draw(types), draw(some.booleans())) for name in found)
+    delays = some.none() | some.integers(0, 10**9)
+    watermark = (
+        Watermark.of(draw(some.sampled_from(found)), draw(delays))
+        if found and draw(some.booleans())
+        else None
+    )
+    replace, exists = draw(some.sampled_from([(False, False), (True, False), (False, True)]))
+    return CreateSource(
+        name=draw(names),
+        columns=columns,
+        watermark=watermark,
+        connector=draw(some.sampled_from(["kafka", "datagen"])),
+        options=draw(options),
+        on_error=draw(some.none() | policies),
+        if_not_exists=exists,
+        or_replace=replace,
+        spelling=draw(some.sampled_from(["with", "from"])),
+    )
+
+
+@given(sources())
+@settings(max_examples=300, deadline=None)
+def test_a_source_survives_printing_and_parsing(source: CreateSource) -> None:
+    assert parse_one(to_sql(source)) == source
+
+
+VOCABULARY = """CREATE OR REPLACE SOURCE TABLE MATERIALIZED VIEW IF NOT EXISTS t a ts ( ) , ; . = - ' " ` /* */ --
+WITH FROM KAFKA FORMAT JSON USING SCHEMA REGISTRY ON ERROR skip WATERMARK FOR AS INTERVAL '5' SECOND BIGINT < > :
+ARRAY STRUCT DECIMAL SELECT count(*) TUMBLE HOP SESSION GROUP BY ORDER LIMIT UNION ALL JOIN EMIT CHANGES WINDOW
+CLOSE DROP SHOW DESCRIBE EXPLAIN SUBSCRIBE 'x' 'connector' 1 1.5 true NULL * + CASE WHEN END OVER LATERAL"""
+WORDS = some.sampled_from([*VOCABULARY.split(), "\n"])
+QUERIES = some.lists(WORDS, max_size=20).map(
+    lambda words: "CREATE MATERIALIZED VIEW v AS SELECT a " + " ".join(words)
+)
+
+
+@given(some.one_of(some.text(max_size=60), some.lists(WORDS, max_size=25).map(" ".join), QUERIES))
+@settings(max_examples=600, deadline=None)
+def test_no_text_raises_anything_but_a_statement_error(script: str) -> None:
+    try:
+        for statement in parse(script):
+            assert parse_one(to_sql(statement)) == statement
+            if isinstance(statement, CreateView):
+                plan(statement.query, statement.emit, {"t": "u"})
+    except StatementError:
+        return

@@ -1,0 +1,111 @@
+"""What `forebay dev` remembers, and what the broker is told."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import psutil
+import pytest
+
+from forebay.devstack import daemon, kraft, state
+from forebay.devstack.cds import keep_draft
+from forebay.devstack.ports import HOST, free_ports, is_free
+from forebay.devstack.state import ServiceState
+from forebay.errors import StackError
+
+
+@pytest.fixture(autouse=True)
+def state_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("FOREBAY_STATE", str(tmp_path / "state"))
+    return tmp_path / "state"
+
+
+def this_process() -> ServiceState:
+    started = psutil.Process().create_time()
+    return ServiceState(os.getpid(), started, "-Dforebay.stack=none", 1, "/log", "/data")
+
+
+def test_a_process_is_recognised_by_pid_and_start() -> None:
+    found = this_process().process()
+    assert found is not None
+    assert found.pid == os.getpid()
+
+
+def test_a_recycled_pid_is_not_taken_for_the_server() -> None:
+    assert replace(this_process(), create_time=this_process().create_time - 60).process() is None
+
+
+def test_a_pid_that_is_gone_is_not_running() -> None:
+    child = subprocess.Popen([sys.executable, "-c", ""])
+    child.wait()
+    assert replace(this_process(), pid=child.pid).process() is None
+
+
+def test_a_clock_that_was_set_does_not_hide_the_server() -> None:
+    marker = "-Dforebay.stack=abc"
+    with subprocess.Popen([sys.executable, "-c", "input()", marker], stdin=subprocess.PIPE) as child:
+        entry = replace(this_process(), pid=child.pid, create_time=0.0, marker=marker)
+        # Until exec the child still shows this process's command line.
+        while entry.process() is None and child.poll() is None:
+            pass
+        assert entry.process() is not None
+        child.kill()
+
+
+def test_down_never_ends_a_process_that_inherited_the_pid() -> None:
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as stranger:
+        state.save({"broker": replace(this_process(), pid=stranger.pid, create_time=1.0)})
+        assert daemon.down() == []
+        assert stranger.poll() is None
+        stranger.kill()
+    assert state.load() == {}
+
+
+def test_what_is_saved_is_loaded() -> None:
+    services = {"broker": this_process(), "registry": replace(this_process(), port=2)}
+    state.save(services)
+    assert state.load() == services
+    assert daemon.status().bootstrap_servers == f"{HOST}:1"
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"services": {"broker": {"pid": "1"}}}', '{"services": 3}'])
+def test_a_damaged_state_file_is_an_error_with_a_remedy(state_dir: Path, text: str) -> None:
+    state_dir.mkdir()
+    (state_dir / "stack.json").write_text(text)
+    with pytest.raises(StackError, match="damaged"):
+        state.load()
+
+
+def test_properties_are_escaped_for_java_and_private(tmp_path: Path) -> None:
+    path = tmp_path / "p"
+    kraft.write_properties(path, {"a b": " lead", "back": "x\\y\nz", "umlaut": "ü𝄞"})
+    assert path.read_text() == "a\\ b=\\ lead\nback=x\\\\y\\nz\numlaut=\\u00fc\\ud834\\udd1e\n"
+    assert path.stat().st_mode & 0o077 == 0
+
+
+def test_free_ports_are_distinct_and_outside_the_range_of_outgoing_connections() -> None:
+    ports = free_ports(20)
+    assert len(set(ports)) == 20
+    assert max(ports) < 32768
+
+
+def test_a_port_that_is_listened_on_is_not_free() -> None:
+    with socket.socket() as server:
+        server.bind((HOST, 0))
+        server.listen()
+        assert not is_free(server.getsockname()[1])
+
+
+@pytest.mark.parametrize(("clean", "kept"), [(True, ["classes-k.jsa"]), (False, [])])
+def test_a_class_archive_is_kept_only_after_a_clean_exit(
+    tmp_path: Path, clean: bool, kept: list[str]
+) -> None:
+    draft = tmp_path / "classes-k.1234.draft"
+    draft.write_bytes(b"x")
+    keep_draft(draft, clean)
+    assert [path.name for path in tmp_path.iterdir()] == kept

@@ -1,0 +1,119 @@
+"""What holds for all formats: the schema is Spark's, decoders travel, unknown formats are refused."""
+
+from __future__ import annotations
+
+import pickle
+
+import pyarrow as pa
+import pytest
+from pyspark.sql.datasource import DataSource
+from pyspark.sql.types import (
+    ArrayType,
+    DecimalType,
+    LongType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+)
+from pyspark.sql.worker.plan_data_source_read import records_to_arrow_batches
+
+from forebay.errors import UnsupportedSqlError
+from forebay.formats import FORMATS, Kind, decoder
+from forebay.formats.batches import decode_each
+
+FLAT = StructType(
+    [
+        StructField("id", LongType(), nullable=False),
+        StructField("at", TimestampType()),
+        StructField("local", TimestampNTZType()),
+        StructField("price", DecimalType(10, 2), metadata={"comment": "net"}),
+    ]
+)
+NESTED = StructType(
+    [
+        *FLAT,
+        StructField("tags", ArrayType(StringType(), containsNull=False), nullable=False),
+        StructField("counts", MapType(StringType(), FLAT, valueContainsNull=False)),
+    ]
+)
+TEXT = StructType([StructField("value", StringType(), nullable=False)])
+
+PAYLOADS = {
+    "json": (NESTED, b'{"id": 1, "tags": ["a"], "counts": {"k": {"id": 2, "at": 0}}}'),
+    "csv": (FLAT, b"1,2026-01-15T10:00Z,2026-01-15T10:00,1.5"),
+    "raw": (TEXT, b"as it is"),
+}
+
+
+def test_every_format_is_in_the_registry() -> None:
+    assert FORMATS == ("json", "csv", "raw")
+    assert tuple(PAYLOADS) == FORMATS
+
+
+def test_the_kinds_are_the_words_that_dead_letters_carry() -> None:
+    assert [str(kind) for kind in Kind] == [
+        "MalformedPayload",
+        "SchemaMismatch",
+        "TypeConversion",
+        "UnknownSchemaId",
+        "PayloadTooLarge",
+        "Other",
+    ]
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_batches_pass_spark_s_own_check_unchanged(name: str) -> None:
+    schema, payload = PAYLOADS[name]
+    decoded = decoder(name, schema, {}).decode([payload])
+    assert decoded.bad == []
+    passed = records_to_arrow_batches(iter([decoded.batch]), 1000, schema, DataSource({}))
+    assert next(iter(passed)) is decoded.batch
+    decoded.batch.validate(full=True)
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_a_batch_without_rows_has_the_same_schema(name: str) -> None:
+    schema, _ = PAYLOADS[name]
+    made = decoder(name, schema, {})
+    assert made.decode([]).batch.schema.equals(made.schema)
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_a_decoder_travels_to_an_executor(name: str) -> None:
+    schema, payload = PAYLOADS[name]
+    made = decoder(name, schema, {"csv.null": "-"})
+    sent = pickle.loads(pickle.dumps(made))
+    assert sent.decode([payload]).batch.equals(made.decode([payload]).batch)
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_no_column_or_a_field_twice_in_a_struct_cannot_be_read(name: str) -> None:
+    twice = StructType([StructField("a", LongType()), StructField("a", LongType())])
+    for schema in (StructType([]), StructType([StructField("s", twice)])):
+        with pytest.raises(UnsupportedSqlError):
+            decoder(name, schema, {})
+
+
+def test_an_unknown_format_names_the_known_ones() -> None:
+    with pytest.raises(UnsupportedSqlError, match="json, csv, raw"):
+        decoder("xml", TEXT, {})
+
+
+def test_timestamps_are_utc_whatever_the_machine_s_zone() -> None:
+    schema = decoder("json", FLAT, {}).schema
+    assert schema.field("at").type == pa.timestamp("us", tz="UTC")
+    assert schema.field("local").type == pa.timestamp("us")
+
+
+def test_a_failure_that_nobody_foresaw_costs_one_record() -> None:
+    def row(payload: bytes | None) -> list[str]:
+        return [{b"a": "good"}[payload]]  # type: ignore[index]
+
+    decoded = decode_each([b"a", b"b", b"a"], decoder("raw", TEXT, {}).schema, row)
+    assert decoded.good == [0, 2]
+    assert [(record.index, record.kind, record.message) for record in decoded.bad] == [
+        (1, Kind.Other, "KeyError: b'b'")
+    ]

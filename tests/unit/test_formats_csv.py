@@ -1,0 +1,188 @@
+"""FORMAT csv: one record a message, columns by position, as strict as JSON."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    BooleanType,
+    ByteType,
+    DataType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    LongType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+)
+
+from forebay.errors import OptionConflictError, OptionValueError, UnsupportedSqlError
+from forebay.formats import Kind, decoder
+
+
+def of(*data_types: DataType, nullable: bool = True) -> StructType:
+    return StructType([StructField(f"c{i}", kind, nullable) for i, kind in enumerate(data_types)])
+
+
+TWO = of(LongType(), StringType())
+
+
+def read(
+    schema: StructType, payload: bytes | str | None, **options: str
+) -> tuple[list[list[Any]], list[Any]]:
+    raw = payload.encode() if isinstance(payload, str) else payload
+    settings = {f"csv.{name}": value for name, value in options.items()}
+    decoded = decoder("csv", schema, settings).decode([raw])
+    return [list(row.values()) for row in decoded.batch.to_pylist()], decoded.bad
+
+
+@pytest.mark.parametrize(
+    ("data_type", "text", "expected"),
+    [
+        (BooleanType(), "true", True),
+        (BooleanType(), "FALSE", False),
+        (ByteType(), "-128", -128),
+        (LongType(), "9223372036854775807", 2**63 - 1),
+        (LongType(), "-0", 0),
+        (FloatType(), "1.5", 1.5),
+        (DoubleType(), "-1e3", -1000.0),
+        (DoubleType(), "7", 7.0),
+        (DecimalType(5, 2), "123.45", Decimal("123.45")),
+        (StringType(), " as is ", " as is "),
+        (BinaryType(), "AP8=", b"\x00\xff"),
+        (DateType(), "2024-02-29", date(2024, 2, 29)),
+        (TimestampType(), "2026-01-15T10:00:00+01:00", datetime(2026, 1, 15, 9, tzinfo=UTC)),
+        (TimestampType(), "1768471200000", datetime(2026, 1, 15, 10, tzinfo=UTC)),
+        (TimestampNTZType(), "2026-01-15 10:00", datetime(2026, 1, 15, 10)),
+        (LongType(), "", None),
+    ],
+)
+def test_a_field_of_the_column_s_type_is_read_exactly(data_type: DataType, text: str, expected: Any) -> None:
+    assert read(of(data_type, StringType()), f"{text},x") == ([[expected, "x"]], [])
+
+
+@pytest.mark.parametrize(
+    ("data_type", "texts"),
+    [
+        (BooleanType(), ["1", "yes", " true", "t"]),
+        (ByteType(), ["128", "1.0", " 1", "+1", "01", "1_0", "٣", "0x1", "true"]),
+        (LongType(), ["9223372036854775808", "1" * 5000, "1e3"]),
+        (FloatType(), ["1e39", "NaN"]),
+        (DoubleType(), ["1e400", "nan", "inf", "Infinity", "1_0.0", ".5", "5.", "0x1p3", "1 "]),
+        (DecimalType(5, 2), ["1.005", "1000", "abc", "NaN"]),
+        (BinaryType(), ["AP8", "AP 8="]),
+        (DateType(), ["2023-02-29", "2024-1-1"]),
+        (TimestampType(), ["2026-01-15", "1.5", "9" * 19]),
+        (TimestampNTZType(), ["2026-01-15T10:00Z"]),
+    ],
+)
+def test_a_field_that_the_type_cannot_hold_exactly_is_a_type_conversion(
+    data_type: DataType, texts: list[str]
+) -> None:
+    for text in texts:
+        rows, bad = read(of(StringType(), data_type), f"x,{text}")
+        assert rows == []
+        assert bad[0].kind is Kind.TypeConversion
+        assert bad[0].message.startswith("c1: expected")
+
+
+@pytest.mark.parametrize("payload", ["1", "1,a,b", "1,a,"])
+def test_too_few_or_too_many_fields_are_a_schema_mismatch(payload: str) -> None:
+    rows, bad = read(TWO, payload)
+    assert rows == []
+    assert bad[0].kind is Kind.SchemaMismatch
+    assert "expected 2 fields" in bad[0].message
+
+
+@pytest.mark.parametrize(
+    ("payload", "said"),
+    [
+        (None, "tombstone"),
+        (b"", "empty"),
+        (b"\n", "empty line"),
+        (b"1,a\n2,b", "more than one line"),
+        (b"1,a\r2,b", "more than one line"),
+        (b"1,a\n\n", "more than one line"),
+        (b"\n1,a", "more than one line"),
+        (b'1,"a', "not CSV"),
+        (b'1,"a"b', "not CSV"),
+        (b"1,\xff", "invalid UTF-8 at byte 2"),
+    ],
+)
+def test_what_is_not_one_csv_record_is_malformed(payload: bytes | None, said: str) -> None:
+    rows, bad = read(TWO, payload)
+    assert rows == []
+    assert bad[0].kind is Kind.MalformedPayload
+    assert said in bad[0].message
+
+
+@pytest.mark.parametrize("end", ["", "\n", "\r\n", "\r"])
+def test_one_line_break_at_the_end_is_allowed(end: str) -> None:
+    assert read(TWO, f"1,a{end}") == ([[1, "a"]], [])
+
+
+def test_quoted_fields_may_hold_delimiters_quotes_and_line_breaks() -> None:
+    assert read(TWO, '1,"a,""b""\r\nc\n"\n') == ([[1, 'a,"b"\r\nc\n']], [])
+
+
+def test_fields_longer_than_the_csv_module_s_default_limit_are_read() -> None:
+    assert read(TWO, "1," + "a" * 500_000) == ([[1, "a" * 500_000]], [])
+
+
+def test_a_field_equal_to_the_null_text_is_null_even_when_quoted() -> None:
+    assert read(TWO, '1,""') == ([[1, None]], [])
+    assert read(TWO, r"\N,", null=r"\N") == ([[None, ""]], [])
+    _, bad = read(TWO, ",a", null=r"\N")
+    assert bad[0].kind is Kind.TypeConversion
+    _, bad = read(of(LongType(), StringType(), nullable=False), "1,")
+    assert (bad[0].kind, bad[0].message) == (Kind.SchemaMismatch, "c1: NOT NULL, but the field is null")
+
+
+@pytest.mark.parametrize(
+    ("payload", "options"),
+    [
+        ("1;'a''b'", {"delimiter": ";", "quote": "'"}),
+        ("1\ta'b", {"delimiter": r"\t"}),
+        (r"1,a\'b", {"escape": "\\"}),
+        ("1,a'b", {"quote": ""}),
+    ],
+)
+def test_options_set_the_characters(payload: str, options: dict[str, str]) -> None:
+    assert read(TWO, payload, **options) == ([[1, "a'b"]], [])
+
+
+def test_an_escape_takes_the_next_character_as_it_is() -> None:
+    assert read(TWO, r'1,"a\"b\\"', escape="\\") == ([[1, 'a"b\\']], [])
+    assert read(TWO, r"1,a\,b", escape="\\") == ([[1, "a,b"]], [])
+    assert read(TWO, '1,"a""b"', escape='"') == ([[1, 'a"b']], [])
+
+
+@pytest.mark.parametrize(
+    "options", [{"delimiter": ""}, {"delimiter": "||"}, {"quote": "''"}, {"escape": "\n"}]
+)
+def test_an_option_that_is_not_one_character_is_refused(options: dict[str, str]) -> None:
+    with pytest.raises(OptionValueError):
+        read(TWO, "1,a", **options)
+
+
+def test_characters_that_contradict_each_other_are_refused() -> None:
+    with pytest.raises(OptionConflictError):
+        read(TWO, "1,a", delimiter='"')
+
+
+@pytest.mark.parametrize(
+    "data_type", [ArrayType(LongType()), MapType(StringType(), LongType()), of(LongType())]
+)
+def test_nested_columns_are_refused_when_the_decoder_is_built(data_type: DataType) -> None:
+    with pytest.raises(UnsupportedSqlError, match="c0"):
+        decoder("csv", of(data_type), {})

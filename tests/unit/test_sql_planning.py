@@ -1,0 +1,242 @@
+"""What Spark is given for a view's query, and how the view is written."""
+
+from __future__ import annotations
+
+import pytest
+import sqlglot
+
+from forebay.errors import UnsupportedSqlError
+from forebay.sql import CreateView, Select, ViewPlan, parse_one, plan, plan_select, tables
+
+MAPPING = {"trades": "fb_trades", "orders": "fb_orders", "forebay_catalog.errors": "fb errors"}
+
+
+def planned(query: str) -> ViewPlan:
+    statement = parse_one(f"CREATE MATERIALIZED VIEW v AS {query}")
+    assert isinstance(statement, CreateView)
+    return plan(statement.query, statement.emit, MAPPING)
+
+
+def selected(query: str) -> str:
+    statement = parse_one(query)
+    assert isinstance(statement, Select)
+    return plan_select(statement.query, MAPPING)
+
+
+def test_the_seed_example_compiles() -> None:
+    assert planned(
+        "SELECT TUMBLE_START(ts, INTERVAL '1' MINUTE) as window_start, COUNT(*) as order_count, "
+        "SUM(amount) as total_amount FROM orders GROUP BY TUMBLE(ts, INTERVAL '1' MINUTE) EMIT ON WINDOW CLOSE"
+    ) == ViewPlan(
+        spark_sql=(
+            "SELECT window(ts, '1 minute').start as window_start, COUNT(*) as order_count, "
+            "SUM(amount) as total_amount FROM fb_orders AS orders GROUP BY window(ts, '1 minute')"
+        ),
+        tables=("orders",),
+        aggregated=True,
+        window="tumble",
+        emit="window_close",
+        merge_keys=(),
+    )
+
+
+@pytest.mark.parametrize(
+    ("query", "spark_sql"),
+    [
+        (
+            "SELECT window_start, window_end, count(*) AS n FROM trades "
+            "GROUP BY HOP(ts, INTERVAL '30' SECOND, INTERVAL '1' MINUTE)",
+            "SELECT window(ts, '1 minute', '30 seconds').start AS window_start, "
+            "window(ts, '1 minute', '30 seconds').end AS window_end, count(*) AS n FROM fb_trades AS trades "
+            "GROUP BY window(ts, '1 minute', '30 seconds')",
+        ),
+        (
+            "SELECT SESSION_START(ts, INTERVAL '5' MINUTE), SESSION_END(ts, INTERVAL '5' MINUTE) AS e, count(*) AS n "
+            "FROM trades t GROUP BY SESSION(t.ts, INTERVAL '5' MINUTE) EMIT ON WINDOW CLOSE",
+            "SELECT session_window(ts, '5 minutes').start AS window_start, session_window(ts, '5 minutes').end AS e, "
+            "count(*) AS n FROM fb_trades t GROUP BY session_window(t.ts, '5 minutes')",
+        ),
+        (
+            "SELECT HOP_END(ts, '30 seconds', '1 minute'), count(*) AS n FROM trades GROUP BY HOP(ts, '30 seconds', '1 minute')",
+            "SELECT window(ts, '1 minute', '30 seconds').end AS window_end, count(*) AS n FROM fb_trades AS trades "
+            "GROUP BY window(ts, '1 minute', '30 seconds')",
+        ),
+        (
+            "SELECT TUMBLE(ts, INTERVAL '1' DAY), count(*) AS n FROM trades GROUP BY TUMBLE(ts, INTERVAL '1' DAY)",
+            "SELECT window(ts, '1 day') AS `window`, count(*) AS n FROM fb_trades AS trades GROUP BY window(ts, '1 day')",
+        ),
+    ],
+)
+def test_windows_become_those_of_spark(query: str, spark_sql: str) -> None:
+    assert planned(query).spark_sql == spark_sql
+
+
+def test_window_start_without_a_window_is_a_column_like_any_other() -> None:
+    found = planned("SELECT window_start, sum(n) AS n FROM trades GROUP BY window_start")
+    assert (
+        found.spark_sql == "SELECT window_start, sum(n) AS n FROM fb_trades AS trades GROUP BY window_start"
+    )
+    assert found.merge_keys == ("window_start",)
+
+
+@pytest.mark.parametrize(
+    ("query", "names"),
+    [
+        ("FROM trades WHERE trades.a > 1", "FROM fb_trades AS trades WHERE trades.a > 1"),
+        (
+            "FROM trades AS t JOIN Orders ON t.a = orders.a",
+            "FROM fb_trades AS t JOIN fb_orders AS Orders ON t.a = orders.a",
+        ),
+        (
+            "FROM forebay_catalog.errors WHERE forebay_catalog.errors.a = 1",
+            "FROM `fb errors` AS errors WHERE errors.a = 1",
+        ),
+        ("FROM (SELECT * FROM trades) q", "FROM (SELECT * FROM fb_trades AS trades) q"),
+        (
+            "FROM other WHERE a IN (SELECT a FROM orders)",
+            "FROM other WHERE a IN (SELECT a FROM fb_orders AS orders)",
+        ),
+    ],
+)
+def test_renamed_tables_are_still_known_by_their_names(query: str, names: str) -> None:
+    assert planned(f"SELECT a {query}").spark_sql == f"SELECT a {names}"
+    assert selected(f"SELECT a {query}") == f"SELECT a {names}"
+
+
+def test_the_names_of_ctes_are_no_tables() -> None:
+    query = "WITH trades AS (SELECT * FROM trades), x AS (SELECT * FROM trades) SELECT x.a FROM x JOIN b.c ON x.a = c.a"
+    found = planned(query)
+    assert found.tables == ("trades", "b.c")
+    assert found.spark_sql == query.replace("* FROM trades)", "* FROM fb_trades AS trades)", 1)
+
+
+def test_what_is_not_ours_stays_as_it_was_written() -> None:
+    text = "listagg(x) AS l, ts - INTERVAL 5 MINUTES 30 SECONDS AS t, 'it''s' AS s /* why */"
+    assert planned(f"SELECT {text} FROM other").spark_sql == f"SELECT {text} FROM other"
+
+
+@pytest.mark.parametrize(
+    ("query", "emit", "keys"),
+    [
+        ("SELECT a FROM trades", "append", ()),
+        ("SELECT a FROM trades EMIT CHANGES", "append", ()),
+        ("SELECT a FROM trades UNION ALL SELECT a FROM orders", "append", ()),
+        ("SELECT count(*) AS n FROM trades", "changes", ()),
+        ("SELECT a, count(*) AS n FROM trades GROUP BY a", "changes", ("a",)),
+        ("SELECT a AS x, count(*) AS n FROM trades GROUP BY a", "changes", ("x",)),
+        ("SELECT a AS x, count(*) AS n FROM trades GROUP BY x", "changes", ("x",)),
+        ("SELECT trades.a, B, count(*) AS n FROM trades GROUP BY A, trades.b", "changes", ("a", "B")),
+        ("SELECT a, b, count(*) AS n FROM trades GROUP BY 2, 1", "changes", ("b", "a")),
+        ("SELECT a, count(*) AS n FROM trades GROUP BY ALL", "changes", ("a",)),
+        ("SELECT lower(a) AS l, count(*) AS n FROM trades GROUP BY LOWER(trades.a)", "changes", ("l",)),
+        ("SELECT DISTINCT a, b FROM trades", "changes", ("a", "b")),
+        ("SELECT a FROM trades UNION SELECT a FROM orders", "changes", ("a",)),
+        ("SELECT window_end, a, mean(b) AS m FROM trades GROUP BY a, TUMBLE(ts, '1 minute')", "changes", ("a", "window_end")),
+        ("SELECT window.start, count(*) AS n FROM trades GROUP BY window(ts, '1 minute')", "changes", ("start",)),
+        ("WITH q AS (SELECT a AS k, count(*) AS n FROM trades GROUP BY a) SELECT k AS key, n FROM q", "changes", ("key",)),
+        ("SELECT * FROM (SELECT a, count(*) AS n FROM trades GROUP BY a) q", "changes", ("a",)),
+        ("SELECT count(*) AS n FROM trades GROUP BY TUMBLE(ts, '1 minute'), a EMIT ON WINDOW CLOSE", "window_close", ()),
+    ],
+)  # fmt: skip
+def test_how_a_view_is_written_follows_from_its_query(query: str, emit: str, keys: tuple[str, ...]) -> None:
+    found = planned(query)
+    assert (found.emit, found.merge_keys) == (emit, keys)
+    assert found.aggregated == (emit != "append")
+
+
+@pytest.mark.parametrize(
+    ("projection", "alias"),
+    [
+        ("count(*)", "count_all"),
+        ("COUNT(DISTINCT a)", "count_distinct_a"),
+        ("sum(trades.amount)", "sum_amount"),
+        ("max_by(a, b)", "max_by_a_b"),
+        ("sum(a + b)", "_c0"),
+        ("sum(`odd name`)", "_c0"),
+        ("1 + 1", "_c0"),
+        ("count(*) AS n", ""),
+        ("a", ""),
+    ],
+)
+def test_outputs_without_a_name_get_a_stable_one(projection: str, alias: str) -> None:
+    expected = f"SELECT {projection}{f' AS {alias}' if alias else ''} FROM other"
+    assert planned(f"SELECT {projection} FROM other").spark_sql == expected
+
+
+def test_a_made_name_gives_way_to_a_given_one() -> None:
+    assert planned("SELECT sum(a), b AS sum_a, sum(a) FROM other").spark_sql == (
+        "SELECT sum(a) AS _c0, b AS sum_a, sum(a) AS _c2 FROM other"
+    )
+
+
+@pytest.mark.parametrize(
+    ("query", "column", "message", "remedy"),
+    [
+        ("SELECT a FROM trades ORDER BY a", 61, "a view is a table", "when you SELECT"),
+        ("SELECT a FROM trades LIMIT 5", 58, "LIMIT in a view", "when you SELECT"),
+        ("SELECT a FROM (SELECT a FROM trades LIMIT 5)", 73, "LIMIT in a view", "when you SELECT"),
+        ("SELECT a, count(*) AS n FROM trades GROUP BY a EMIT ON WINDOW CLOSE", 31, "no window that could close", "TUMBLE"),
+        ("SELECT a FROM trades EMIT ON WINDOW CLOSE", 31, "no window that could close", "TUMBLE"),
+        ("SELECT count(*) AS n FROM trades GROUP BY SESSION(ts, '1 minute') EMIT CHANGES", 31, "session window", "EMIT ON WINDOW CLOSE"),
+        ("SELECT count(*) AS n FROM trades GROUP BY SESSION(ts, '1 minute')", 31, "session window", "EMIT ON WINDOW CLOSE"),
+        ("SELECT count(*) AS n FROM trades GROUP BY symbol", 73, "symbol is in GROUP BY but not in SELECT", "add symbol"),
+        ("SELECT count(*) AS n FROM trades GROUP BY TUMBLE(ts, '1 minute')", 73, "window_start or window_end", "add window_start"),
+        ("SELECT a, count(*) AS n FROM trades GROUP BY a HAVING count(*) < 5", 85, "HAVING", "filter when you SELECT"),
+        ("SELECT a, a FROM trades", 41, "two columns are named 'a'", "alias"),
+        ("SELECT a AS x, b AS X FROM trades", 46, "two columns are named 'X'", "alias"),
+        ("SELECT a AS `x y` FROM trades", 43, "no column named 'x y'", "underscores"),
+        ("SELECT DISTINCT * FROM trades", 31, "DISTINCT *", "name the columns"),
+        ("SELECT explode(a) FROM trades", 38, "needs an alias", "AS item"),
+        ("SELECT a, row_number() OVER (ORDER BY a) AS n FROM trades", 41, "OVER", "TUMBLE"),
+        ("SELECT a FROM trades EXCEPT SELECT a FROM orders", 66, "EXCEPT", "join"),
+        ("SELECT a, b, count(*) AS n FROM trades GROUP BY ROLLUP(a, b)", 86, "ROLLUP", "a view for each"),
+        ("SELECT 1 AS a", 31, "reads from nothing", "FROM source"),
+        ("SELECT count(*) AS n FROM (SELECT DISTINCT a FROM trades)", 74, "an aggregate of an aggregate", "two views"),
+        ("SELECT * FROM (SELECT a, count(*) AS n FROM trades GROUP BY a) WHERE n > 1", 53, "an aggregate inside", "two views"),
+        ("SELECT TUMBLE_START(ts, '2 minutes'), count(*) FROM trades GROUP BY TUMBLE(ts, '1 minute')", 38, "other arguments", "repeat"),
+        ("SELECT TUMBLE_START(ts, '2 minutes'), count(*) FROM trades GROUP BY a", 38, "without a window", "TUMBLE(…)"),
+        ("SELECT count(*) FROM trades GROUP BY TUMBLE_START(ts, '2 minutes')", 68, "when a window closes", "GROUP BY TUMBLE"),
+        ("SELECT count(*) FROM trades GROUP BY TUMBLE(ts, '1 minute'), TUMBLE(ts, '2 minutes')", 92, "one window", "each window"),
+        ("SELECT count(*) FROM trades GROUP BY TUMBLE(ts)", 68, "number of arguments", "time, size"),
+        ("SELECT count(*) FROM trades GROUP BY HOP(ts, '2 minutes', '1 minute')", 68, "slides further", "time, slide, size"),
+        ("SELECT count(*) FROM trades GROUP BY TUMBLE(ts, INTERVAL '1' MONTH)", 88, "no fixed length", "INTERVAL"),
+        ("SELECT count(*) FROM trades GROUP BY TUMBLE(ts, INTERVAL '0' SECOND)", 88, "not positive", "INTERVAL"),
+        ("SELECT count(*) FROM trades GROUP BY TUMBLE(ts, size)", 79, "not a constant INTERVAL", "INTERVAL"),
+    ],
+)  # fmt: skip
+def test_what_a_view_cannot_do_is_refused_with_its_reason(
+    query: str, column: int, message: str, remedy: str
+) -> None:
+    with pytest.raises(UnsupportedSqlError) as caught:
+        planned(query)
+    error = caught.value
+    assert error.position is not None
+    assert message in error.message
+    assert remedy in error.remedy
+    assert (error.position.line, error.position.column) == (1, column)
+    assert error.statement.endswith(query)
+
+
+def test_a_plain_select_may_order_limit_and_window() -> None:
+    query = "SELECT window_start, count(*) FROM trades GROUP BY TUMBLE(ts, '1 hour') ORDER BY window_start LIMIT 3"
+    assert selected(query) == (
+        "SELECT window(ts, '1 hour').start AS window_start, count(*) FROM fb_trades AS trades "
+        "GROUP BY window(ts, '1 hour') ORDER BY window_start LIMIT 3"
+    )
+
+
+def test_having_and_order_by_see_the_window_but_not_its_time() -> None:
+    query = (
+        "SELECT count(*) AS n FROM trades GROUP BY TUMBLE(ts, '1 hour') "
+        "HAVING TUMBLE_END(ts, '1 hour') > now() AND window_start IS NOT NULL ORDER BY window_start"
+    )
+    assert selected(query) == (
+        "SELECT count(*) AS n FROM fb_trades AS trades GROUP BY window(ts, '1 hour') "
+        "HAVING window.end > now() AND window.start IS NOT NULL ORDER BY window.start"
+    )
+
+
+def test_a_query_built_by_hand_is_planned_too() -> None:
+    query = sqlglot.select("a").from_("trades")
+    assert plan(query, None, MAPPING).spark_sql == "SELECT a FROM fb_trades AS trades"
+    assert tables(query) == ("trades",)
