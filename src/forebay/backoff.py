@@ -13,6 +13,23 @@ MIN_MS = 100
 MAX_MS = 30_000
 
 
+class Backoff:
+    """For a caller that must not sleep: `until` says from when on another try is due."""
+
+    def __init__(self) -> None:
+        self.until = 0.0
+        self._wait_s = MIN_MS / 1000
+
+    def failed(self) -> float:
+        """Note a failure; returns how long to wait now."""
+        wait_s, self._wait_s = self._wait_s, min(self._wait_s * 2, MAX_MS / 1000)
+        self.until = time.monotonic() + wait_s
+        return wait_s
+
+    def over(self) -> None:
+        self.until, self._wait_s = 0.0, MIN_MS / 1000
+
+
 def with_backoff(
     attempt: Callable[[], T],
     *,
@@ -25,14 +42,14 @@ def with_backoff(
     hears of each failure and of the wait that follows. With a timeout, the last failure is raised.
     """
     deadline = None if timeout_s is None else time.monotonic() + timeout_s
-    wait = MIN_MS / 1000
+    backoff = Backoff()
     while True:
         try:
             return attempt()
         except UnreachableError as error:
-            if deadline is not None and time.monotonic() + wait > deadline:
+            wait_s = backoff.failed()
+            if deadline is not None and backoff.until > deadline:
                 raise
             if notify:
-                notify(error, wait)
-            time.sleep(wait)
-            wait = min(wait * 2, MAX_MS / 1000)
+                notify(error, wait_s)
+            time.sleep(wait_s)

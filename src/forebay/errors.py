@@ -124,7 +124,7 @@ class StatementError(ForebayError):
 
 # A line may hold a secret beside what is wrong with it; stars of the same length keep the caret in place.
 _SECRET = re.compile(
-    r"((?:password|secret|token|passphrase|[.]pem)[^=,]*=\s*')((?:[^']|'')*)('|$)", re.IGNORECASE
+    r"((?:password|secret|token|passphrase|credential|[.]pem)[^=,]*=\s*')((?:[^']|'')*)('|$)", re.IGNORECASE
 )
 
 

@@ -47,6 +47,7 @@ class Option:
     example: str = ""
     required: bool = False
     secret: bool = False
+    acts: bool = True  # False: checked and kept, but nothing of this version looks at it
     env: str = ""
     since: str = "0.1.0"
 
@@ -172,6 +173,10 @@ class Options(Mapping[str, Any]):
     def __len__(self) -> int:
         return len(self._values)
 
+    def without_effect(self) -> list[str]:
+        """The given options that this version keeps but does not act on: a user must be told."""
+        return [key for key in self.given if (option := self.table.get(key)) and not option.acts]
+
     def passed_through(self) -> dict[str, str]:
         """The pass-through keys without their prefix."""
         prefix = self.table.pass_through.prefix if self.table.pass_through else None
@@ -221,7 +226,12 @@ class OptionTable:
 
     def shown(self, key: str, text: str) -> str:
         """What may be shown of a value: a secret never, a reference to the environment always."""
-        return MASK if self.is_secret(key) and not is_reference(text) else text
+        if not self.is_secret(key):
+            return text
+        match = _REFERENCE.fullmatch(text)
+        if not match:
+            return MASK
+        return text if match[2] is None else f"${{{match[1]}:-{MASK}}}"
 
     def bind(self, given: Mapping[str, str]) -> Options:
         """Check every key and value; raise an OptionError that names the key at fault."""
@@ -345,11 +355,6 @@ def suggestion(key: str, names: Iterable[str], rule: PassThrough | None = None) 
     if rule:
         return f"settings of the client library itself are written '{rule.prefix}{key}'"
     return "known options: " + ", ".join(known)
-
-
-def is_reference(text: str) -> bool:
-    """Whether the whole text is `${NAME}` or `${NAME:-default}`."""
-    return bool(_REFERENCE.fullmatch(text))
 
 
 def dereference(key: str, text: str) -> str:

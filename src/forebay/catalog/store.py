@@ -38,7 +38,7 @@ CREATE TABLE IF NOT EXISTS batches (
 );
 CREATE TABLE IF NOT EXISTS totals (
     view TEXT NOT NULL, source TEXT NOT NULL, batch INTEGER NOT NULL, records INTEGER NOT NULL,
-    rejected TEXT NOT NULL, example TEXT, lost TEXT NOT NULL, offsets TEXT NOT NULL, at_ms INTEGER NOT NULL,
+    rejected TEXT NOT NULL, example TEXT, lost TEXT NOT NULL, late INTEGER NOT NULL, offsets TEXT NOT NULL, at_ms INTEGER NOT NULL,
     PRIMARY KEY (view, source)
 );
 """
@@ -76,6 +76,7 @@ class BatchRecord:
     rejected: Mapping[str, int]
     example: str | None
     lost: tuple[str, ...]
+    late: int  # rows that came after their window had been closed; Spark leaves them out
     offsets: Mapping[str, Any]
     duration_ms: int
 
@@ -91,6 +92,7 @@ class Totals:
     rejected: Mapping[str, int]
     example: str | None
     lost: tuple[str, ...]
+    late: int
     offsets: Mapping[str, Any]
     at_ms: int
 
@@ -193,10 +195,11 @@ class Catalog:
                 rejected[kind] = rejected.get(kind, 0) + count
             lost = [*(json.loads(known["lost"]) if known else ()), *record.lost]
             db.execute(
-                "INSERT OR REPLACE INTO totals VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                "INSERT OR REPLACE INTO totals VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
                 (record.view, record.source, record.batch, record.records + (known["records"] if known else 0),
                  json.dumps(rejected), record.example or (known["example"] if known else None),
-                 json.dumps(lost), json.dumps(dict(record.offsets)), now),
+                 json.dumps(lost), record.late + (known["late"] if known else 0),
+                 json.dumps(dict(record.offsets)), now),
             )  # fmt: skip
             db.execute(
                 "INSERT INTO batches VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET "
@@ -237,5 +240,5 @@ def _definition(row: sqlite3.Row) -> Definition:
 def _totals(row: sqlite3.Row) -> Totals:
     return Totals(
         row["view"], row["source"], row["batch"], row["records"], json.loads(row["rejected"]), row["example"],
-        tuple(json.loads(row["lost"])), json.loads(row["offsets"]), row["at_ms"],
+        tuple(json.loads(row["lost"])), row["late"], json.loads(row["offsets"]), row["at_ms"],
     )  # fmt: skip

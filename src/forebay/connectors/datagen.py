@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql.types import (
     BooleanType,
     ByteType,
@@ -48,7 +49,7 @@ from forebay.connectors.contract import (
 )
 from forebay.errors import ConnectorStateError, OptionValueError, UnsupportedSqlError
 from forebay.formats.batches import arrow_schema
-from forebay.options import TEXT, Option, OptionTable, PassThrough, integer
+from forebay.options import TEXT, Option, OptionTable, PassThrough, fraction, integer
 
 BLOCK = 1024  # rows are made a block at a time, each block from a generator of its own
 BIG_SPLIT = 250_000
@@ -158,9 +159,10 @@ class DatagenSource(SourceConnector):
 
     def plan_batches(self, start: Offsets, end: Offsets, parallelism: int) -> Sequence[Split]:
         first, last = start["row"], end["row"]
+        # The end's epoch: it is in the log, while a first batch that is repeated gets another start.
         parts = min(parallelism, -(-(last - first) // BIG_SPLIT)) or 1
         edges = [first + (last - first) * part // parts for part in range(parts + 1)]
-        return [DatagenSplit(low, high, start["epoch_ms"]) for low, high in pairwise(edges) if high > low]
+        return [DatagenSplit(low, high, end["epoch_ms"]) for low, high in pairwise(edges) if high > low]
 
     def read_batch(self, split: Split) -> Iterator[SourceBatch]:
         assert isinstance(split, DatagenSplit)
@@ -217,8 +219,10 @@ class DatagenSource(SourceConnector):
         }
         try:
             make = _maker(field.dataType, given, self._rate)
-            null_rate = float(given.get("null.rate", "0"))
-        except (ValueError, KeyError) as error:
+            null_rate = fraction().parse(given.get("null.rate", "0"))
+            if null_rate and not field.nullable:
+                raise ValueError("null.rate, but the column is NOT NULL")
+        except (ValueError, ArithmeticError) as error:
             raise OptionValueError(
                 f"the settings of column '{field.name}' do not fit its type: {error}",
                 option=f"fields.{field.name}.{next(iter(given), 'kind')}",
@@ -226,10 +230,10 @@ class DatagenSource(SourceConnector):
 
         def column(rows: Any, random: Any, epoch_ms: int, kind: pa.DataType) -> pa.Array:
             values = make(rows, random, epoch_ms)
-            if isinstance(values, pa.Array):
-                return values.cast(kind)
-            mask = random.random(len(rows)) < null_rate if null_rate and field.nullable else None
-            return pa.array(values, mask=mask).cast(kind)
+            array = (values if isinstance(values, pa.Array) else pa.array(values)).cast(kind)
+            if null_rate:
+                array = pc.if_else(pa.array(random.random(len(rows)) < null_rate), None, array)
+            return array
 
         return column
 
@@ -237,39 +241,89 @@ class DatagenSource(SourceConnector):
 def _maker(kind: DataType, given: Mapping[str, str], rate: int) -> Callable[[Any, Any, int], Any]:
     """A function (row numbers, random numbers, epoch) → values of this type."""
     if "choices" in given:
-        words = [word.strip() for word in given["choices"].split(",")]
-        values = np.array(words if isinstance(kind, StringType) else [float(word) for word in words])
-        whole = type(kind) in _INTEGERS
-        return lambda rows, random, _: random.choice(values.astype(int) if whole else values, len(rows))
+        _only(given, "choices")
+        values = _choices(kind, [word.strip() for word in given["choices"].split(",")])
+        return lambda rows, random, _: random.choice(values, len(rows)).tolist()
     if given.get("kind", "random") == "sequence" or "start" in given:
-        first, last = int(given.get("start", "0")), int(given.get("end", str(2**62)))
-        if last < first:
-            raise ValueError("end lies before start")
-        return lambda rows, *_: first + rows % (last - first + 1)
+        _only(given, "start", "end")
+        return _sequence(kind, given)
     if given.get("kind", "random") != "random":
         raise ValueError(f"kind is random or sequence, not {given['kind']!r}")
     return _random(kind, given, rate)
 
 
+def _only(given: Mapping[str, str], *settings: str) -> None:
+    """A setting that has no meaning here is an error: ignored, it would seem to work."""
+    for key in given:
+        if key not in (*settings, "kind", "null.rate"):
+            raise ValueError(f"'{key}' has no meaning here, there are: " + (", ".join(settings) or "none"))
+
+
+def _choices(kind: DataType, words: list[str]) -> Any:
+    if not all(words):
+        raise ValueError("a choice is empty")
+    field = arrow_schema(StructType([StructField("choice", kind)])).field(0)
+    parse: Callable[[str], Any] = str
+    if type(kind) in _INTEGERS:
+        parse = int
+    elif isinstance(kind, FloatType | DoubleType):
+        parse = float
+    elif isinstance(kind, DecimalType):
+        parse = Decimal
+    elif not isinstance(kind, StringType):
+        raise ValueError(f"there are no choices of type {kind.simpleString()}")
+    values = [parse(word) for word in words]
+    pa.array(values, field.type)  # refuses what does not fit
+    return np.array(values, dtype=object)
+
+
+def _sequence(kind: DataType, given: Mapping[str, str]) -> Callable[..., Any]:
+    if type(kind) not in _INTEGERS and not isinstance(kind, FloatType | DoubleType | StringType):
+        raise ValueError(f"there is no sequence of type {kind.simpleString()}")
+    least, most = _span(kind)
+    first, last = int(given.get("start", "0")), int(given.get("end", str(most)))
+    if last < first:
+        raise ValueError("end lies before start")
+    if first < least or last > most:
+        raise ValueError(f"it holds {least} to {most}")
+    return lambda rows, *_: first + rows % (last - first + 1)
+
+
+def _span(kind: DataType) -> tuple[int, int]:
+    """What a column of this type can count to; half of 64 bits, so that sums of two fit too."""
+    bits = min(_INTEGERS.get(type(kind), 64), 63)
+    return -(2 ** (bits - 1)), 2 ** (bits - 1) - 1
+
+
 def _random(kind: DataType, given: Mapping[str, str], rate: int) -> Callable[[Any, Any, int], Any]:
     if type(kind) in _INTEGERS:
         edge = 2 ** (min(_INTEGERS[type(kind)], 32) - 1) - 1
+        _only(given, "min", "max")
         low, high = int(given.get("min", "0")), int(given.get("max", str(edge)))
+        whole = 2 ** (_INTEGERS[type(kind)] - 1)
+        _check_bounds(low, high, -whole, whole - 1)
         return lambda rows, random, _: random.integers(low, high, len(rows), endpoint=True)
     if isinstance(kind, FloatType | DoubleType):
+        _only(given, "min", "max")
         least, most = float(given.get("min", "0")), float(given.get("max", "1"))
+        _check_bounds(least, most, -3e38, 3e38)
         return lambda rows, random, _: random.uniform(least, most, len(rows))
     if isinstance(kind, DecimalType):
         unit = 10**kind.scale
-        floor, ceiling = (int(float(given.get(k, d)) * unit) for k, d in (("min", "0"), ("max", "1")))
+        _only(given, "min", "max")
+        floor, ceiling = (int(Decimal(given.get(k, d)) * unit) for k, d in (("min", "0"), ("max", "1")))
+        edge = min(10**kind.precision - 1, 2**62)
+        _check_bounds(floor, ceiling, -edge, edge)
         places = pa.decimal128(kind.precision, kind.scale)
         return lambda rows, random, _: _decimals(
             random.integers(floor, ceiling, len(rows), endpoint=True), unit, places
         )
     if isinstance(kind, StringType):
-        length = int(given.get("length", "12"))
+        _only(given, "length")
+        length = integer(0, 1_000_000).parse(given.get("length", "12"))
         letters = np.array(list("abcdefghijklmnopqrstuvwxyz"))
         return lambda rows, random, _: ["".join(word) for word in random.choice(letters, (len(rows), length))]
+    _only(given)
     if isinstance(kind, BooleanType):
         return lambda rows, random, _: random.random(len(rows)) < 0.5
     if isinstance(kind, TimestampType | TimestampNTZType):
@@ -281,6 +335,11 @@ def _random(kind: DataType, given: Mapping[str, str], rate: int) -> Callable[[An
             pa.date32()
         )
     raise ValueError(f"no values of type {kind.simpleString()} can be made up")
+
+
+def _check_bounds(low: float, high: float, least: float, most: float) -> None:
+    if not least <= low <= high <= most:
+        raise ValueError("min and max are out of order, or out of the type's range")
 
 
 def _decimals(values: Any, unit: int, kind: pa.DataType) -> pa.Array:

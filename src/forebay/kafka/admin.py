@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import difflib
 import re
+import time
 from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -22,7 +24,7 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
-from forebay.errors import AuthError, CommitError, UnknownTopicError
+from forebay.errors import AuthError, CommitError, UnknownTopicError, UnreachableError
 from forebay.kafka.settings import (
     CLIENT_LOG,
     address,
@@ -35,6 +37,8 @@ from forebay.options import Options
 T = TypeVar("T")
 Partition = tuple[str, int]
 REQUEST_TIMEOUT_S = 10.0  # long enough for a broker in a long GC pause, short enough to try again soon
+DOWN_S = 1.0  # brokers that refuse connections for this long are away; a name may have a second address
+GLANCE_S = 0.05  # how often a request that waits looks whether the connection was refused
 
 
 @dataclass(frozen=True)
@@ -52,6 +56,9 @@ class Cluster:
     def __init__(self, options: Options) -> None:
         self._options = options
         self._refused = ""
+        self._down = ""
+        # A start that may take a second must not wait ten for its first answer.
+        self._timeout_s = max(1.0, min(REQUEST_TIMEOUT_S, options["connect.timeout.ms"] / 1000))
         self._settings = connection_settings(options) | {"error_cb": self._on_error}
         self._admin: AdminClient | None = None
         self._consumer: Consumer | None = None
@@ -75,22 +82,44 @@ class Cluster:
             KafkaError._SSL,
         ):
             self._refused = error.str()
+        elif error.code() == KafkaError._TRANSPORT:
+            self._down = error.str()
+        elif error.code() == KafkaError._ALL_BROKERS_DOWN:
+            self._down = self._down or error.str()
 
     def _call(self, doing: str, request: Callable[[], T]) -> T:
         try:
             return request()
         except KafkaException as error:
             self.admin.poll(0)
-            if self._refused:
-                reason, self._refused = self._refused, ""
-                raise AuthError(
-                    f"{address(self._options)} refused the connection while {doing}: {reason}"
-                ) from None
+            self._raise_if_refused(doing)
             raise translate(error.args[0], self._options, doing) from None
+
+    def _answer(self, doing: str, future: Future[T]) -> T:
+        """Wait for an answer, but not for one that cannot come: the library itself would try on and on."""
+        began, self._down = time.monotonic(), ""
+        while True:
+            try:
+                return self._call(doing, lambda: future.result(GLANCE_S))
+            except TimeoutError:
+                self.admin.poll(0)
+                self._raise_if_refused(doing)
+                if self._down and time.monotonic() - began > DOWN_S:
+                    raise UnreachableError(
+                        f"cannot reach Kafka at {address(self._options)} while {doing}: {self._down}"
+                    ) from None
+
+    def _raise_if_refused(self, doing: str) -> None:
+        if self._refused:
+            reason, self._refused = self._refused, ""
+            raise AuthError(
+                f"{address(self._options)} refused the connection while {doing}: {reason}"
+            ) from None
 
     def topics(self) -> dict[str, int]:
         """All topics with their number of partitions, the cluster's own left out."""
-        metadata = self._call("listing topics", lambda: self.admin.list_topics(timeout=REQUEST_TIMEOUT_S))
+        self.brokers()  # listing blocks for its whole time-out, even when the connection is refused
+        metadata = self._call("listing topics", lambda: self.admin.list_topics(timeout=self._timeout_s))
         return {
             name: len(topic.partitions)
             for name, topic in metadata.topics.items()
@@ -98,10 +127,9 @@ class Cluster:
         }
 
     def brokers(self) -> int:
-        metadata = self._call(
-            "asking for metadata", lambda: self.admin.list_topics(timeout=REQUEST_TIMEOUT_S)
-        )
-        return len(metadata.brokers)
+        doing = "asking for metadata"
+        future = self._call(doing, lambda: self.admin.describe_cluster(request_timeout=self._timeout_s))
+        return len(self._answer(doing, future).nodes)
 
     def matching(self) -> list[str]:
         """The names of the topics that the source reads, as of now."""
@@ -119,12 +147,12 @@ class Cluster:
             return {}
         futures = self._call(
             "describing topics",
-            lambda: self.admin.describe_topics(TopicCollection(wanted), request_timeout=REQUEST_TIMEOUT_S),
+            lambda: self.admin.describe_topics(TopicCollection(wanted), request_timeout=self._timeout_s),
         )
         found = {}
         for name, future in futures.items():
             try:
-                description = self._call(f"describing topic '{name}'", future.result)
+                description = self._answer(f"describing topic '{name}'", future)
             except UnknownTopicError:
                 raise self._unknown(name) from None
             found[name] = Topic(name, str(description.topic_id), len(description.partitions))
@@ -165,9 +193,9 @@ class Cluster:
         doing = "asking for offsets"
         futures = self._call(
             doing,
-            lambda: self.admin.list_offsets(wanted, isolation_level=level, request_timeout=REQUEST_TIMEOUT_S),
+            lambda: self.admin.list_offsets(wanted, isolation_level=level, request_timeout=self._timeout_s),
         )
-        return {(tp.topic, tp.partition): self._call(doing, f.result).offset for tp, f in futures.items()}
+        return {(tp.topic, tp.partition): self._answer(doing, f).offset for tp, f in futures.items()}
 
     def committed(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
         """The group's offsets; partitions without one are left out."""
@@ -177,7 +205,7 @@ class Cluster:
         # Not the admin client's list_consumer_group_offsets: while the coordinator is still loading, that
         # one crashes the process (librdkafka 2.16.1 looks for a consumer group in an admin client).
         doing = f"asking for the offsets of group '{self._options['group.id']}'"
-        answer = self._call(doing, lambda: self._group.committed(wanted, timeout=REQUEST_TIMEOUT_S))
+        answer = self._call(doing, lambda: self._group.committed(wanted, timeout=self._timeout_s))
         for tp in answer:
             if tp.error is not None:
                 raise translate(tp.error, self._options, doing)

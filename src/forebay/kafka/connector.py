@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from pyspark.sql.types import StructType
 
-from forebay.backoff import with_backoff
+from forebay.backoff import Backoff, with_backoff
 from forebay.connectors.contract import (
     ConnectorInfo,
     ConnectorMetrics,
@@ -67,6 +67,7 @@ class KafkaSource(SourceConnector):
         self._topics: dict[str, Topic] = {}
         self._topics_at = 0.0
         self._end: Position | None = None
+        self._away = Backoff()
         self._committed: SourceCheckpoint | None = None
         self._commits = 0
         self._records = 0
@@ -191,14 +192,15 @@ class KafkaSource(SourceConnector):
         bound = Position.from_json(until) if until else None
         deadline = time.monotonic() + self.options["poll.timeout.ms"] / 1000
         while True:
-            try:
-                end = self._advance(position, max_records, bound)
-            except UnreachableError as error:
-                log.warning("%s; trying again", error.message)
-                time.sleep(max(0.0, deadline - time.monotonic()))
-                return start
-            if end is not None:
-                return end.to_json()
+            if time.monotonic() >= self._away.until:
+                try:
+                    end = self._advance(position, max_records, bound)
+                except UnreachableError as error:
+                    _say_unreachable(error, self._away.failed())
+                else:
+                    self._away.over()
+                    if end is not None:
+                        return end.to_json()
             if time.monotonic() + POLL_STEP_S >= deadline:
                 return start
             time.sleep(POLL_STEP_S)

@@ -30,6 +30,7 @@ class ConsumerCache:
         self._idle: dict[tuple[tuple[str, Any], ...], list[tuple[Consumer, float]]] = {}
         self._reaper: threading.Thread | None = None
         self._pid = os.getpid()
+        self._left: list[Any] = []
 
     @contextmanager
     def borrow(self, settings: Mapping[str, Any]) -> Iterator[Consumer]:
@@ -45,18 +46,25 @@ class ConsumerCache:
         self._give_back(key, consumer)
 
     def idle(self) -> int:
-        with self._lock:
+        with self._mine():
             return sum(len(consumers) for consumers in self._idle.values())
 
     def close(self) -> None:
         """Close what is idle now."""
         self._close_older_than(float("inf"))
 
+    def _mine(self) -> threading.Lock:
+        """The lock, of a cache that belongs to this process."""
+        if self._pid != os.getpid():
+            # A client does not survive a fork, nor does a lock that another thread held. What the parent
+            # left is neither used nor closed, and stays referenced: to be collected is to be closed,
+            # which waits for threads that are not here.
+            self._left.append(self._idle)
+            self._idle, self._reaper, self._lock, self._pid = {}, None, threading.Lock(), os.getpid()
+        return self._lock
+
     def _take(self, key: tuple[tuple[str, Any], ...]) -> Consumer | None:
-        with self._lock:
-            if self._pid != os.getpid():
-                # A client does not survive a fork: what the parent left here is not ours.
-                self._idle, self._reaper, self._pid = {}, None, os.getpid()
+        with self._mine():
             consumers = self._idle.get(key)
             return consumers.pop()[0] if consumers else None
 
@@ -73,7 +81,7 @@ class ConsumerCache:
             self._close_older_than(time.monotonic() - self._idle_close_s)
 
     def _close_older_than(self, moment: float) -> None:
-        with self._lock:
+        with self._mine():
             stale = [c for consumers in self._idle.values() for c, since in consumers if since <= moment]
             self._idle = {
                 key: kept

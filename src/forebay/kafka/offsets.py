@@ -100,19 +100,26 @@ def allocate(available: Sequence[Range], limit: int | None) -> list[Range]:
     Every range with records gets at least one as long as the limit allows, or a small partition would
     starve beside a large one.
     """
-    total = sum(len(item) for item in available)
+    wanted = [item for item in available if len(item)]
+    total = sum(len(item) for item in wanted)
     if limit is None or total <= limit:
-        return [item for item in available if len(item)]
-    shares = [len(item) * limit // total for item in available]
-    spare = limit - sum(shares)
-    # What rounding left over goes to those that got least of what they asked for.
-    for index in sorted(range(len(available)), key=lambda i: (shares[i] / max(1, len(available[i])), i)):
-        if spare and shares[index] < len(available[index]):
-            shares[index] += 1
-            spare -= 1
+        return wanted
+    # The longest queue first: where the limit is below the number of ranges, each has its turn that way.
+    order = sorted(range(len(wanted)), key=lambda index: (-len(wanted[index]), index))
+    shares = [0] * len(wanted)
+    for index in order[:limit]:
+        shares[index] = 1
+    spare, rest = limit - sum(shares), total - len(wanted)
+    if spare:
+        shares = [1 + (len(item) - 1) * spare // rest for item in wanted]
+        left = limit - sum(shares)  # by rounding: less than one record a range
+        for index in order:
+            if left and shares[index] < len(wanted[index]):
+                shares[index] += 1
+                left -= 1
     return [
         Range(item.topic, item.partition, item.start, item.start + share)
-        for item, share in zip(available, shares, strict=True)
+        for item, share in zip(wanted, shares, strict=True)
         if share
     ]
 

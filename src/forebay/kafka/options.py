@@ -36,10 +36,12 @@ def _specific_offsets(text: str) -> dict[str, dict[str, int]]:
             str(topic): {str(int(p)): _offset(o) for p, o in partitions.items()}
             for topic, partitions in found.items()
         }
-    pairs = re.findall(r"partition:(\d+),offset:(\d+)", text)
-    if not pairs:
-        pairs = [tuple(part.split(":")) for part in re.split(r"[,;]", text)]
-    return {"": {str(int(partition)): _offset(offset) for partition, offset in pairs}}
+    plain = re.sub(r"partition:(\d+),offset:(\d+)", r"\1:\2", text)
+    pairs = [part.split(":") for part in re.split(r"[,;]", plain)]
+    found = {str(int(partition)): _offset(offset) for partition, offset in pairs}
+    if len(found) < len(pairs):
+        raise ValueError("a partition is named twice")
+    return {"": found}
 
 
 def _offset(value: Any) -> int:
@@ -86,9 +88,12 @@ def _startup_complete(values: Mapping[str, Any]) -> None:
 
 _OWNED = {
     "bootstrap.servers": "write 'bootstrap.servers' without the prefix",
+    "metadata.broker.list": "write 'bootstrap.servers'",
     "group.id": "write 'group.id' without the prefix",
     "auto.offset.reset": "write 'auto.offset.reset' without the prefix",
+    "topic.auto.offset.reset": "write 'auto.offset.reset'",
     "isolation.level": "write 'isolation.level' without the prefix",
+    "partition.assignment.strategy": "write 'partition.assignment.strategy' without the prefix",
     "enable.auto.commit": "offsets are committed after the checkpoint and only then",
     "enable.auto.offset.store": "offsets are committed after the checkpoint and only then",
     "enable.partition.eof": "the reader needs it for itself",
@@ -224,9 +229,15 @@ KAFKA = OptionTable(
             "after this silence a partition no longer holds the watermark back",
             "30000",
             "60000",
+            acts=False,
         ),
         Option(
-            "backpressure.high.watermark", fraction(), "the fill at which reading slows down", "0.8", "0.9"
+            "backpressure.high.watermark",
+            fraction(),
+            "the fill at which reading slows down",
+            "0.8",
+            "0.9",
+            acts=False,
         ),
         Option(
             "backpressure.low.watermark",
@@ -234,6 +245,7 @@ KAFKA = OptionTable(
             "the fill at which reading speeds up again",
             "0.5",
             "0.6",
+            acts=False,
         ),
         Option(
             "partition.assignment.strategy",
@@ -241,6 +253,7 @@ KAFKA = OptionTable(
             "the group's assignment strategy",
             "cooperative-sticky",
             "range",
+            acts=False,
         ),
         Option(
             "fail.on.data.loss",
@@ -268,14 +281,21 @@ KAFKA = OptionTable(
             "the most bytes of a partition in a fetch",
             "8388608",
         ),
-        Option("schema.registry.url", TEXT, "the schema registry's address", example="http://localhost:8081"),
-        Option("schema.registry.username", TEXT, "the registry's user", example="reader"),
+        Option(
+            "schema.registry.url",
+            TEXT,
+            "the schema registry's address",
+            example="http://localhost:8081",
+            acts=False,
+        ),
+        Option("schema.registry.username", TEXT, "the registry's user", example="reader", acts=False),
         Option(
             "schema.registry.password",
             ANY_TEXT,
             "the registry's password",
             example="${REGISTRY_PASSWORD}",
             secret=True,
+            acts=False,
         ),
         Option(
             "schema.registry.bearer.token",
@@ -283,26 +303,36 @@ KAFKA = OptionTable(
             "the registry's token",
             example="${REGISTRY_TOKEN}",
             secret=True,
+            acts=False,
         ),
         Option(
             "schema.registry.ssl.ca.location",
             TEXT,
             "the CA that signed the registry's certificate",
             example="/etc/ssl/ca.pem",
+            acts=False,
         ),
         Option(
             "schema.registry.ssl.certificate.location",
             TEXT,
             "the client's certificate",
             example="/etc/ssl/me.pem",
+            acts=False,
         ),
-        Option("schema.registry.ssl.key.location", TEXT, "the client's key", example="/etc/ssl/me.key"),
+        Option(
+            "schema.registry.ssl.key.location",
+            TEXT,
+            "the client's key",
+            example="/etc/ssl/me.key",
+            acts=False,
+        ),
         Option(
             "schema.registry.ssl.key.password",
             ANY_TEXT,
             "the key's password",
             example="${KEY_PASSWORD}",
             secret=True,
+            acts=False,
         ),
         Option(
             "schema.registry.subject.name.strategy",
@@ -310,12 +340,14 @@ KAFKA = OptionTable(
             "how a schema's subject is named",
             "topic",
             "record",
+            acts=False,
         ),
         Option(
             "schema.registry.record.name",
             TEXT,
             "the record's full name, for the record strategies",
             example="com.acme.Order",
+            acts=False,
         ),
         Option("csv.delimiter", CHARACTER, "what separates the fields", ",", ";"),
         Option("csv.quote", CHARACTER, "what encloses a field", '"', "'"),

@@ -54,7 +54,7 @@ class RangeReader:
         # A partition stays paused when it is assigned anew, and whoever had this consumer paused it at its end.
         self._consumer.resume(ranges)
         while self._open:
-            kept = [message for message in self._consumer.consume(size, POLL_S) if self._accept(message)]
+            kept = [message for message in self._fetched(size) if self._accept(message)]
             if kept:
                 yield kept
             elif time.monotonic() - self._moved > STALL_S:
@@ -62,6 +62,15 @@ class RangeReader:
                     f"no records from Kafka at {address(self._options)} for {STALL_S:.0f} s while reading "
                     + ", ".join(str(self._rest(key)) for key in self._open)
                 )
+
+    def _fetched(self, size: int) -> list[Message]:
+        """What is here; else what comes next. `consume` waits its whole time-out for a batch to fill up."""
+        messages: list[Message] = self._consumer.consume(size, 0)
+        if not messages:
+            messages = self._consumer.consume(1, POLL_S)
+            if messages and size > 1:
+                messages += self._consumer.consume(size - 1, 0)
+        return messages
 
     def _accept(self, message: Message) -> bool:
         error = message.error()

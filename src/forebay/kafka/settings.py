@@ -88,8 +88,9 @@ def check_settings(options: Options) -> None:
     """Let the library itself refuse a wrong setting now, while the statement is at hand."""
     try:
         Consumer(consumer_settings(options), logger=CLIENT_LOG).close()
-    except KafkaException as error:
-        text = error.args[0].str()
+    except (KafkaException, TypeError, ValueError, AttributeError) as error:
+        # The others: a setting that the Python client takes as a function, such as error_cb.
+        text = error.args[0].str() if isinstance(error, KafkaException) else str(error)
         key = next(
             (name for name in options.given if name.startswith("kafka.") and f'"{name[6:]}"' in text), ""
         )

@@ -52,5 +52,5 @@ def _count(query: RunningQuery, name: str, batch: int, start: Offsets, end: Offs
         log.warning("batch %d of view '%s' cannot be counted again: %s", batch, query.name, error.message)
         return None
     return BatchRecord(
-        query.name, name, batch, records, rejected, example, connector.lost(start, end), end, 0
+        query.name, name, batch, records, rejected, example, connector.lost(start, end), 0, end, 0
     )

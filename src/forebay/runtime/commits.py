@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from forebay.backoff import MAX_MS, MIN_MS
+from forebay.backoff import Backoff
 from forebay.connectors.contract import SourceCheckpoint, SourceConnector
 from forebay.errors import ForebayError
 
@@ -71,7 +71,7 @@ class GroupCommitter:
         ]
 
     def _run(self) -> None:
-        wait_s = MIN_MS / 1000
+        backoff = Backoff()
         while True:
             with self._changed:
                 self._changed.wait_for(lambda: self._closed or bool(self._waiting()), 60.0)
@@ -81,10 +81,9 @@ class GroupCommitter:
             failed = [source for source, entry in todo.items() if not self._commit(source, entry)]
             if failed:
                 with self._changed:
-                    self._changed.wait_for(lambda: self._closed, wait_s)
-                wait_s = min(wait_s * 2, MAX_MS / 1000)
+                    self._changed.wait_for(lambda: self._closed, backoff.failed())
             else:
-                wait_s = MIN_MS / 1000
+                backoff.over()
 
     def _commit(self, source: str, entry: _Entry) -> bool:
         try:

@@ -8,6 +8,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 import psutil
+import pyarrow as pa
+from pyspark.sql.pandas.types import from_arrow_type
 
 from forebay import sql
 from forebay.catalog import Catalog, QueryState, Totals
@@ -39,6 +41,7 @@ class QueryStatus:
     batch: int
     records: int
     rejected: int
+    late: int
     records_per_second: float
     lag: int | None
     batch_ms: int
@@ -91,13 +94,14 @@ class Describer:
         totals = self._catalog.totals(view=name)
         records = sum(item.records for item in totals)
         rejected = sum(sum(item.rejected.values()) for item in totals)
+        late = sum(item.late for item in totals)
         batch = max((item.batch for item in totals), default=-1)
         state, message, pid = self._catalog.state(name) or (QueryState.STOPPED, "", 0)
         query = self._views.running.get(name)
         if query is not None:
             progress = query.progress
             return QueryStatus(
-                name, str(query.state), batch, records, rejected, progress.records_per_second, progress.lag,
+                name, str(query.state), batch, records, rejected, late, round(progress.records_per_second, 1), progress.lag,
                 progress.batch_ms, message,
             )  # fmt: skip
         if state in (QueryState.RUNNING, QueryState.STARTING, QueryState.RETRYING) and not psutil.pid_exists(
@@ -106,7 +110,16 @@ class Describer:
             state, message = QueryState.STOPPED, f"process {pid} ended without stopping it"
         recent = self._catalog.batches(name, 1)
         return QueryStatus(
-            name, str(state), batch, records, rejected, 0.0, None, recent[0][4] if recent else 0, message
+            name,
+            str(state),
+            batch,
+            records,
+            rejected,
+            late,
+            0.0,
+            None,
+            recent[0][4] if recent else 0,
+            message,
         )
 
     def lag(self) -> list[SourceLag]:
@@ -146,8 +159,8 @@ class Describer:
         return Result.of(("create_statement",), [(definition.sql,)])
 
     def describe_view(self, name: str, extended: bool) -> Result:
-        schema = self._views.table(name).open().schema().to_arrow()
-        rows = [(field.name, str(field.type)) for field in schema]
+        schema = pa.schema(self._views.table(name).open().schema().to_arrow())
+        rows = [(field.name, sql.type_name(from_arrow_type(field.type))) for field in schema]
         definition = self._catalog.get(name)
         assert definition is not None
         notes = [f"Sources: {', '.join(definition.detail['sources'])}", f"Emit: {definition.detail['emit']}"]
@@ -228,6 +241,8 @@ def _totals(totals: Totals) -> list[str]:
     lines += [f"  rejected.{kind}: {count}" for kind, count in sorted(totals.rejected.items())]
     if totals.example:
         lines.append(f"  example: {totals.example}")
+    if totals.late:
+        lines.append(f"  late: {totals.late} (came after their window was closed, and are not in it)")
     lines += [f"  lost: {gone}" for gone in totals.lost]
     return lines
 

@@ -61,18 +61,21 @@ class ProgressListener(StreamingQueryListener):  # type: ignore[misc]
 
     def _record(self, query: RunningQuery, progress: Any) -> dict[str, Offsets]:
         """Count the batch; returns the sources that it moved, and to where."""
-        moved = {}
+        moved: dict[str, Offsets] = {}
         for source in progress.sources:
             end = offsets_of(source.endOffset)
             if end is None or source.startOffset == source.endOffset:
                 continue
             name = end["source"]
-            self._catalog.record_batch(_batch_record(query, name, source, end, progress))
+            self._catalog.record_batch(_batch_record(query, name, source, end, progress, first=not moved))
             moved[name] = end
         return moved
 
 
-def _batch_record(query: RunningQuery, name: str, source: Any, end: Offsets, progress: Any) -> BatchRecord:
+def _batch_record(
+    query: RunningQuery, name: str, source: Any, end: Offsets, progress: Any, *, first: bool
+) -> BatchRecord:
+    # Rows that came too late are known for the whole query, so they are put down to one source only.
     metrics = progress.observedMetrics.get(METRIC_PREFIX + name)
     rejected: dict[str, int] = {}
     example = None
@@ -85,4 +88,7 @@ def _batch_record(query: RunningQuery, name: str, source: Any, end: Offsets, pro
     lost = query.connectors[name].lost(start, end)
     records = metrics["records"] if metrics is not None else source.numInputRows
     duration = progress.durationMs.get("triggerExecution", 0)
-    return BatchRecord(query.name, name, progress.batchId, records, rejected, example, lost, end, duration)
+    late = sum(operator.numRowsDroppedByWatermark for operator in progress.stateOperators) if first else 0
+    return BatchRecord(
+        query.name, name, progress.batchId, records, rejected, example, lost, late, end, duration
+    )

@@ -15,7 +15,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming import StreamingQuery
 
-from forebay.backoff import MAX_MS, MIN_MS
+from forebay.backoff import Backoff
 from forebay.catalog import QueryState
 from forebay.connectors.contract import Offsets, SourceConnector
 from forebay.errors import CheckpointError, ForebayError, QueryFailedError, from_text
@@ -93,7 +93,7 @@ class RunningQuery:
         self._query: StreamingQuery | None = None
         self.lock = ViewLock(name, paths.lock)
         self._stopping = threading.Event()
-        self._backoff_ms = MIN_MS
+        self._backoff = Backoff()
         self.changed = threading.Condition()
         self.state = QueryState.STARTING
 
@@ -157,7 +157,7 @@ class RunningQuery:
             if event.numInputRows:
                 self.progress.batch = event.batchId
                 self.progress.batch_ms = event.durationMs.get("triggerExecution", 0)
-                self._backoff_ms = MIN_MS
+                self._backoff.over()
             self.progress.records_per_second = event.processedRowsPerSecond if event.numInputRows else 0.0
             self.changed.notify_all()
 
@@ -187,8 +187,7 @@ class RunningQuery:
         self.lock.release()
 
     def _restart(self) -> None:
-        wait_s, self._backoff_ms = self._backoff_ms / 1000, min(self._backoff_ms * 2, MAX_MS)
-        if self._stopping.wait(wait_s):
+        if self._stopping.wait(self._backoff.failed()):
             return
         try:
             self.start(self._build())

@@ -115,7 +115,10 @@ class Session:
         match statement:
             case language.CreateSource():
                 created = self._create_source(statement, script)
-                return Result(done=f"source {statement.name} {'created' if created else 'exists already'}")
+                kept = self._sources.peek(statement.name).options.without_effect()
+                notes = [f"note: '{key}' is kept, but this version does not act on it yet" for key in kept]
+                done = f"source {statement.name} {'created' if created else 'exists already'}"
+                return Result(done=done, notes=notes)
             case language.CreateView():
                 with self._lock:
                     return Result(done=self._views.create(statement, script))

@@ -27,7 +27,7 @@ DEFAULTS = {
     # Progress of an idle query tells the lag; the default of 10 s is too seldom for a live line.
     "spark.sql.streaming.noDataProgressEventInterval": "1000",
     # One Python traceback too long for Spark's regular expression overflows the JVM's default stack.
-    "spark.driver.extraJavaOptions": "-Xss16m",
+    "spark.driver.extraJavaOptions": f"-Xss16m -Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties').as_uri()}",
     "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": "true",
 }
 # Spark's default for redacting options in plans and logs, and what our options add to it.
@@ -39,6 +39,8 @@ def start(master: str, conf: Mapping[str, str], warehouse: Path) -> SparkSession
     local = master.startswith("local")
     # Workers must run in this interpreter: that is where the dependencies are.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    if local:
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     builder = SparkSession.builder.master(_with_retries(master))
     settings = {
         **DEFAULTS,

@@ -37,7 +37,8 @@ REJECTED_COLUMN = "forebay.rejected"  # "true": rejected records come as rows, i
 DRAIN_FILE = "forebay.drain"  # while this file exists there is nothing new to read
 PARALLELISM = "forebay.parallelism"  # how many tasks can run at a time
 START = "forebay.start"  # where to start without a checkpoint, as worked out by the driver
-_OWN_KEYS = {SOURCE_NAME, REJECTED_COLUMN, DRAIN_FILE, PARALLELISM, START, "connector", "path"}
+COLUMNS = "forebay.columns"  # the declared columns as JSON: Spark's schema may have lost their NOT NULL
+_OWN_KEYS = {SOURCE_NAME, REJECTED_COLUMN, DRAIN_FILE, PARALLELISM, START, COLUMNS, "connector", "path"}
 
 
 @dataclass
@@ -71,6 +72,8 @@ class ForebaySource(DataSource):
 
     def _declared(self, schema: StructType) -> StructType:
         """The columns to decode: what Spark asks for, without those the source adds by itself."""
+        if COLUMNS in self.options:
+            return StructType.fromJson(json.loads(self.options[COLUMNS]))
         probe = default_registry().make(self._config(StructType()))
         added = {field.name for field in probe.full_schema().fields} | {REJECTED.name}
         if probe.discover_schema() is not None:

@@ -39,6 +39,7 @@ def streaming_frame(
         datasource.DRAIN_FILE: str(drain),
         datasource.PARALLELISM: str(spark.sparkContext.defaultParallelism),
         datasource.START: json.dumps(start),
+        datasource.COLUMNS: config.schema.json(),
         "connector": config.connector,
     }
     reader = spark.readStream.format(datasource.FORMAT).schema(schema_with_rejected(connector.full_schema()))
@@ -53,6 +54,7 @@ def batch_frame(spark: SparkSession, config: SourceConfig, connector: SourceConn
     own = {
         datasource.SOURCE_NAME: config.name,
         datasource.PARALLELISM: str(spark.sparkContext.defaultParallelism),
+        datasource.COLUMNS: config.schema.json(),
         "connector": config.connector,
     }
     reader = spark.read.format(datasource.FORMAT).schema(connector.full_schema())

@@ -1,0 +1,53 @@
+# Two commands to start with:  make demo  ·  make test
+# Each sets up what it needs (.venv, dependencies, Java) by itself; the second run starts in seconds.
+
+PY := .venv/bin/python
+# One worker a core: each has a broker and a Spark of its own.
+WORKERS ?= 2
+COVERAGE_MIN := 85
+
+.PHONY: help setup demo test test-fast chaos lint format bench lock docs clean
+
+help: ## what there is
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+setup: ## .venv with the locked dependencies, Java 17+
+	@sh scripts/setup.sh
+
+demo: setup ## real trades through a real Kafka and Spark into a table, in two minutes
+	@$(PY) -m examples.trades
+
+test: setup ## all tests, on a real broker and real Spark, with coverage
+	@rm -f .coverage .coverage.*
+	@$(PY) -m pytest -n $(WORKERS) --dist loadgroup --cov --cov-report=term:skip-covered --cov-fail-under=$(COVERAGE_MIN) $(ARGS)
+
+test-fast: setup ## what needs neither broker nor Spark
+	@$(PY) -m pytest -q tests/unit tests/property $(ARGS)
+
+chaos: setup ## the long form of the crash tests
+	@FOREBAY_CHAOS_KILLS=100 $(PY) -m pytest tests/chaos --timeout=3600 $(ARGS)
+
+lint: setup ## style, types, no paths or hosts where they do not belong
+	@$(PY) -m ruff check .
+	@$(PY) -m ruff format --check .
+	@$(PY) -m mypy
+	@$(PY) scripts/docs.py --check
+
+format: setup ## let ruff do it
+	@$(PY) -m ruff check --fix .
+	@$(PY) -m ruff format .
+
+bench: setup ## every claim beside its peer, as a ratio with its spread
+	@$(PY) -m benchmarks $(ARGS)
+
+docs: setup ## the pages that are made from the code
+	@$(PY) scripts/docs.py
+
+lock: setup ## resolve the dependencies anew
+	@$(PY) -m pip install --quiet uv
+	@$(PY) -m uv pip compile pyproject.toml --group dev --universal --python-version 3.11 --generate-hashes \
+		--no-emit-index-url --no-header --no-annotate --upgrade --quiet -o requirements.lock
+
+clean: ## everything that was made here
+	@rm -rf .venv .forebay .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage* htmlcov build dist benchmarks/.work
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,1 @@
+"""Trades through Kafka and Spark into one-minute bars."""

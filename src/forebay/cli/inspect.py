@@ -1,0 +1,70 @@
+"""`forebay show`, `lag`, `tail`: looking at a home, also while another process runs its pipeline."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from forebay.cli.output import OUTPUT_OPTION, Output, show_items, show_rows
+from forebay.cli.output import show as show_result
+
+HomeOption = Annotated[
+    Path, typer.Option("--home", envvar="FOREBAY_HOME", help="where sources, views and checkpoints are kept")
+]
+DEFAULT_HOME = Path(".forebay")
+
+
+class Kind(StrEnum):
+    sources = "sources"
+    views = "views"
+    sinks = "sinks"
+    queries = "queries"
+
+
+def show(
+    kind: Annotated[Kind, typer.Argument(help="what to list")],
+    output: Annotated[Output, OUTPUT_OPTION] = Output.table,
+    home: HomeOption = DEFAULT_HOME,
+) -> None:
+    """List sources, views, sinks or queries.
+
+    Example: forebay show queries -o json
+    """
+    from forebay.runtime.session import connect
+
+    with connect(home) as session:
+        show_result(session.sql(f"SHOW {kind.value}"), output)
+
+
+def lag(
+    output: Annotated[Output, OUTPUT_OPTION] = Output.table,
+    home: HomeOption = DEFAULT_HOME,
+) -> None:
+    """How far each source's consumer group is behind, partition by partition, as the brokers see it."""
+    from forebay.runtime.describe import SourceLag
+    from forebay.runtime.session import connect
+
+    with connect(home) as session:
+        show_items(SourceLag, session.lag(), output)
+
+
+def tail(
+    view: Annotated[str, typer.Argument(help="the view to follow")],
+    after: Annotated[int | None, typer.Option(help="go on behind this version of the view")] = None,
+    timeout: Annotated[
+        float | None, typer.Option(help="end after this many seconds without a change")
+    ] = None,
+    home: HomeOption = DEFAULT_HOME,
+) -> None:
+    """Follow a view: every change as a line of JSON, until Ctrl-C.
+
+    Example: forebay tail bars | jq .symbol
+    """
+    from forebay.runtime.session import connect
+
+    with connect(home) as session, session.subscribe(view, after=after, timeout=timeout) as changes:
+        for batch in changes:
+            show_rows(batch.to_pylist(), Output.jsonl)

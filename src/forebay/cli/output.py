@@ -1,0 +1,71 @@
+"""Data to stdout, words to stderr; tables for people, JSON for programs."""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import json
+import sys
+from collections.abc import Iterable
+from enum import StrEnum
+from typing import Any
+
+import typer
+from rich.console import Console
+
+from forebay.runtime.results import Result
+
+words = Console(stderr=True)
+"""For what is said to a person. Obeys NO_COLOR, and prints no colours when it is not a terminal."""
+
+
+class Output(StrEnum):
+    table = "table"
+    json = "json"
+    jsonl = "jsonl"
+
+
+OUTPUT_OPTION = typer.Option(
+    "--output", "-o", help="table for people; json (one array) or jsonl (a row a line)"
+)
+
+
+def show(result: Result, output: Output) -> None:
+    """Print a result; what a statement did, and notes, go to stderr unless a person asked for a table."""
+    if output is Output.table:
+        result.show(console=Console())
+        return
+    if result.done:
+        words.print(result.done, markup=False, highlight=False)
+        return
+    show_rows(result.rows(), output)
+    for note in result.notes:
+        words.print(note, markup=False, highlight=False)
+
+
+def show_rows(rows: Iterable[dict[str, Any]], output: Output) -> None:
+    if output is Output.json:
+        print(json.dumps(list(rows), default=plain, indent=2))
+        return
+    for row in rows:
+        print(json.dumps(row, default=plain))
+    sys.stdout.flush()
+
+
+def show_items(kind: type[Any], items: list[Any], output: Output) -> None:
+    """Dataclasses, as a table or as JSON."""
+    from forebay.runtime.describe import table_of
+
+    if output is Output.table:
+        table_of(kind, items).show(console=Console())
+    else:
+        show_rows([dataclasses.asdict(item) for item in items], output)
+
+
+def plain(value: Any) -> Any:
+    """What JSON does not know: times as ISO 8601, bytes as base64, the rest as text."""
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    if hasattr(value, "isoformat"):
+        return value.isoformat()
+    return str(value)

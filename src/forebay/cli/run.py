@@ -1,0 +1,146 @@
+"""`forebay run FILE.sql`: a pipeline in the foreground, with a live line, until it is told to stop."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import FrameType
+from typing import Annotated
+
+import typer
+from rich.live import Live
+from rich.text import Text
+
+from forebay.cli.inspect import DEFAULT_HOME, HomeOption
+from forebay.cli.output import Output, show, words
+from forebay.runtime.describe import QueryStatus
+from forebay.runtime.session import Session, connect
+
+REFRESH_S = 0.5
+PLAIN_EVERY_S = 5.0  # without a terminal, a line now and then is enough for a log
+
+MasterOption = Annotated[
+    str,
+    typer.Option(
+        "--master", envvar="FOREBAY_MASTER", help="Spark master: local[*], spark://host:7077, yarn, …"
+    ),
+]
+
+
+def run(
+    file: Annotated[
+        Path, typer.Argument(help="statements; ${NAME} and ${NAME:-default} come from the environment")
+    ],
+    until_caught_up: Annotated[
+        bool, typer.Option("--until-caught-up", help="end once all that the topics hold now is in the views")
+    ] = False,
+    timeout: Annotated[
+        float | None,
+        typer.Option(help="give up after this many seconds (exit code 4 with --until-caught-up)"),
+    ] = None,
+    home: HomeOption = DEFAULT_HOME,
+    master: MasterOption = "local[*]",
+) -> None:
+    """Run a pipeline. It goes on where it stood; SIGTERM or Ctrl-C finishes the batch in flight and commits.
+
+    Example: forebay run pipeline.sql --until-caught-up --timeout 60
+    """
+    from forebay.options import expand
+
+    if not file.is_file():
+        raise typer.BadParameter(f"there is no file {file}")
+    script = expand(file.read_text())
+    stop = threading.Event()
+    _stop_on_signals(stop)
+    with connect(home, master) as session:
+        _execute(session, script)
+        waiting = _Waiting(session, until_caught_up, timeout)
+        watch(session, lambda: stop.is_set() or waiting.done())
+        if not stop.is_set():
+            waiting.raise_error()
+        with words.status("finishing the batch in flight, committing offsets …"):
+            session.close()
+
+
+def _stop_on_signals(stop: threading.Event) -> None:
+    def handle(number: int, frame: FrameType | None) -> None:
+        stop.set()
+
+    signal.signal(signal.SIGTERM, handle)
+    signal.signal(signal.SIGINT, handle)
+
+
+def _execute(session: Session, script: str) -> None:
+    with words.status("starting Spark, checking sources …"):
+        results = session.execute(script)
+    for result in results:
+        if result.done:
+            words.print("\n".join((result.done, *result.notes)), markup=False, highlight=False)
+        else:
+            show(result, Output.table)
+
+
+class _Waiting:
+    """Waits in a thread of its own, so that the live line goes on meanwhile."""
+
+    def __init__(self, session: Session, until_caught_up: bool, timeout: float | None) -> None:
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(
+            target=self._wait, args=(session, until_caught_up, timeout), name="forebay-wait", daemon=True
+        )
+        self._thread.start()
+
+    def _wait(self, session: Session, until_caught_up: bool, timeout: float | None) -> None:
+        try:
+            session.wait(until_caught_up=until_caught_up, timeout=timeout)
+        except BaseException as error:
+            self._error = error
+
+    def done(self) -> bool:
+        return not self._thread.is_alive()
+
+    def raise_error(self) -> None:
+        if self._error is not None:
+            raise self._error
+
+
+def watch(session: Session, done: Callable[[], bool]) -> None:
+    """Show how the queries fare until `done()`."""
+    if not words.is_terminal:
+        _watch_plain(session, done)
+        return
+    with Live(console=words, refresh_per_second=4, transient=False) as live:
+        while not done():
+            live.update(_line(session.queries()))
+            time.sleep(REFRESH_S)
+        live.update(_line(session.queries()))
+
+
+def _watch_plain(session: Session, done: Callable[[], bool]) -> None:
+    last = time.monotonic()
+    while not done():
+        time.sleep(0.05)
+        if time.monotonic() - last >= PLAIN_EVERY_S:
+            last = time.monotonic()
+            print(_line(session.queries()).plain, file=sys.stderr)
+    print(_line(session.queries()).plain, file=sys.stderr)
+
+
+def _line(queries: Sequence[QueryStatus]) -> Text:
+    """A line a view: what it has, how fast, how far behind, how long a batch takes."""
+    text = Text()
+    for query in queries:
+        text.append("\n" if text else "")
+        text.append(f"{query.view:<16}", "bold")
+        text.append(f" {query.state:<9}", "green" if query.state == "running" else "yellow")
+        text.append(f" {query.records:>12,} records  {query.records_per_second:>10,.0f}/s")
+        text.append(f"  lag {query.lag or 0:>9,}  batch {query.batch_ms:>6,} ms")
+        if query.rejected:
+            text.append(f"  {query.rejected:,} rejected", "red")
+        if query.message:
+            text.append(f"\n  {query.message.splitlines()[0]}", "red")
+    return text

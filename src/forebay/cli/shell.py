@@ -1,0 +1,161 @@
+"""`forebay sql`: statements one by one, with history and completion, or a single one with -e."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from typing import Annotated
+
+import typer
+from prompt_toolkit import PromptSession
+from prompt_toolkit.completion import CompleteEvent, Completer, Completion
+from prompt_toolkit.document import Document
+from prompt_toolkit.formatted_text import HTML
+from prompt_toolkit.history import FileHistory
+
+from forebay import __version__
+from forebay.cli.inspect import DEFAULT_HOME, HomeOption
+from forebay.cli.output import OUTPUT_OPTION, Output, show, show_rows, words
+from forebay.cli.run import MasterOption
+from forebay.errors import ForebayError
+from forebay.kafka.options import DEAD_LETTER, KAFKA
+from forebay.runtime.session import Session, connect
+
+KEYWORDS = (
+    "CREATE SOURCE", "CREATE OR REPLACE SOURCE", "CREATE MATERIALIZED VIEW", "CREATE OR REPLACE MATERIALIZED VIEW",
+    "IF NOT EXISTS", "FROM KAFKA (", "FROM DATAGEN (", "FORMAT JSON", "FORMAT CSV", "FORMAT RAW",
+    "USING SCHEMA REGISTRY (", "ON ERROR = ", "WATERMARK FOR", "WITH (", "EMIT CHANGES", "EMIT ON WINDOW CLOSE",
+    "SHOW SOURCES", "SHOW VIEWS", "SHOW SINKS", "SHOW QUERIES", "SHOW CREATE SOURCE", "SHOW CREATE VIEW",
+    "DESCRIBE SOURCE", "DESCRIBE EXTENDED SOURCE", "DESCRIBE VIEW", "DROP SOURCE", "DROP MATERIALIZED VIEW",
+    "CASCADE", "EXPLAIN", "SELECT", "FROM", "WHERE", "GROUP BY", "ORDER BY", "LIMIT", "SUBSCRIBE",
+    "TUMBLE(", "HOP(", "SESSION(", "TUMBLE_START(", "TUMBLE_END(", "INTERVAL '1' MINUTE",
+)  # fmt: skip
+HELP = """\
+A statement ends with a semicolon. Tab completes, the arrow keys recall, Ctrl-C breaks off, Ctrl-D ends.
+  CREATE SOURCE t (id BIGINT, ts TIMESTAMP) FROM KAFKA (brokers = 'localhost:9092', topic = 't') FORMAT JSON;
+  CREATE MATERIALIZED VIEW v AS SELECT id, count(*) AS n FROM t GROUP BY id;
+  SELECT * FROM v ORDER BY n DESC LIMIT 10;    SUBSCRIBE v;
+  SHOW SOURCES; SHOW VIEWS; SHOW QUERIES;      DESCRIBE EXTENDED SOURCE t;    DROP SOURCE t CASCADE;
+"""
+
+
+def sql(
+    execute: Annotated[
+        str | None,
+        typer.Option("--execute", "-e", help="run these statements and end; - reads them from stdin"),
+    ] = None,
+    output: Annotated[Output, OUTPUT_OPTION] = Output.table,
+    home: HomeOption = DEFAULT_HOME,
+    master: MasterOption = "local[*]",
+) -> None:
+    """A SQL shell; the queries of views created in it run as long as it does.
+
+    Examples: forebay sql · forebay sql -e "SELECT * FROM bars LIMIT 5" -o json
+    """
+    with connect(home, master) as session:
+        if execute is None and sys.stdin.isatty():
+            _loop(session, output)
+            return
+        script = sys.stdin.read() if execute in (None, "-") else execute
+        assert script is not None
+        for result in session.execute(script):
+            show(result, output)
+
+
+def _loop(session: Session, output: Output) -> None:
+    session.home.mkdir(parents=True, exist_ok=True)
+    prompt: PromptSession[str] = PromptSession(
+        history=FileHistory(str(session.home / "history")),
+        completer=_Names(session),
+        complete_while_typing=False,
+        enable_history_search=True,
+    )
+    words.print(
+        f"forebay {__version__}, home {session.home.name}. Type help; for help, exit; to end.",
+        highlight=False,
+    )
+    while True:
+        try:
+            statement = _read(prompt)
+        except KeyboardInterrupt:
+            continue
+        except EOFError:
+            return
+        word = statement.rstrip("; \n\t").lower()
+        if word in ("exit", "quit", "\\q"):
+            return
+        if word in ("help", "\\h", "?"):
+            words.print(HELP, markup=False, highlight=False)
+        elif word:
+            _one(session, statement, output)
+
+
+def _read(prompt: PromptSession[str]) -> str:
+    """Lines up to one that ends with a semicolon."""
+    lines: list[str] = []
+    while True:
+        mark = HTML("<b>forebay&gt; </b>") if not lines else HTML("<b>      -&gt; </b>")
+        lines.append(prompt.prompt(mark))
+        text = "\n".join(lines)
+        if text.rstrip().endswith(";") or text.strip().lower() in (
+            "",
+            "exit",
+            "quit",
+            "help",
+            "\\q",
+            "\\h",
+            "?",
+        ):
+            return text
+
+
+def _one(session: Session, statement: str, output: Output) -> None:
+    try:
+        name = _subscribed(statement)
+        if name:
+            _follow(session, name)
+            return
+        with words.status("…"):
+            results = session.execute(statement)
+        for result in results:
+            show(result, output)
+    except ForebayError as error:
+        words.print(str(error), markup=False, highlight=False, style="red", soft_wrap=True)
+    except KeyboardInterrupt:
+        words.print("broken off", style="dim")
+
+
+def _subscribed(statement: str) -> str | None:
+    from forebay import sql as language
+
+    parsed = language.parse(statement)
+    return parsed[0].view if len(parsed) == 1 and isinstance(parsed[0], language.Subscribe) else None
+
+
+def _follow(session: Session, view: str) -> None:
+    words.print("following; Ctrl-C to stop", style="dim")
+    with session.subscribe(view) as changes:
+        for batch in changes:
+            show_rows(batch.to_pylist(), Output.jsonl)
+
+
+class _Names(Completer):
+    """Keywords, options, and what exists."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._fixed = (*KEYWORDS, *(f"'{name}' = " for name in KAFKA.names()), *DEAD_LETTER.names())
+
+    def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:
+        word = document.get_word_before_cursor(WORD=True)
+        line = document.text_before_cursor.split("\n")[-1].lstrip()
+        existing = [
+            row["name"] for kind in ("SOURCES", "VIEWS") for row in self._session.sql(f"SHOW {kind}").rows()
+        ]
+        for choice in (*self._fixed, *existing):
+            for typed in (line, word):
+                if (typed and choice.lower().startswith(typed.lower().lstrip("'"))) or (
+                    typed.startswith("'") and choice.lower().startswith(typed.lower())
+                ):
+                    yield Completion(choice, start_position=-len(typed))
+                    break
