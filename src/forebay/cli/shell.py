@@ -152,10 +152,10 @@ class _Names(Completer):
         existing = [
             row["name"] for kind in ("SOURCES", "VIEWS") for row in self._session.sql(f"SHOW {kind}").rows()
         ]
-        for choice in (*self._fixed, *existing):
-            for typed in (line, word):
-                if (typed and choice.lower().startswith(typed.lower().lstrip("'"))) or (
-                    typed.startswith("'") and choice.lower().startswith(typed.lower())
-                ):
-                    yield Completion(choice, start_position=-len(typed))
-                    break
+        choices = (*self._fixed, *existing)
+        # A phrase that goes on from the whole line is meant before one that goes on from its last word.
+        for typed in (line, word):
+            found = [choice for choice in choices if typed and choice.lower().startswith(typed.lower())]
+            if found:
+                yield from (Completion(choice, start_position=-len(typed)) for choice in found)
+                return

@@ -95,8 +95,8 @@ class DatagenSource(SourceConnector):
         self._end: Offsets | None = None
         self._committed: SourceCheckpoint | None = None
         self._made = 0
-        self._columns = [self._column(field) for field in config.schema.fields]
         self._check_field_options()
+        self._columns = [self._column(field) for field in config.schema.fields]
 
     @classmethod
     def info(cls) -> ConnectorInfo:
@@ -160,9 +160,10 @@ class DatagenSource(SourceConnector):
     def plan_batches(self, start: Offsets, end: Offsets, parallelism: int) -> Sequence[Split]:
         first, last = start["row"], end["row"]
         # The end's epoch: it is in the log, while a first batch that is repeated gets another start.
+        epoch_ms = end["epoch_ms"] or start["epoch_ms"]
         parts = min(parallelism, -(-(last - first) // BIG_SPLIT)) or 1
         edges = [first + (last - first) * part // parts for part in range(parts + 1)]
-        return [DatagenSplit(low, high, end["epoch_ms"]) for low, high in pairwise(edges) if high > low]
+        return [DatagenSplit(low, high, epoch_ms) for low, high in pairwise(edges) if high > low]
 
     def read_batch(self, split: Split) -> Iterator[SourceBatch]:
         assert isinstance(split, DatagenSplit)

@@ -195,7 +195,13 @@ class Cluster:
             doing,
             lambda: self.admin.list_offsets(wanted, isolation_level=level, request_timeout=self._timeout_s),
         )
-        return {(tp.topic, tp.partition): self._answer(doing, f).offset for tp, f in futures.items()}
+        found = {}
+        for tp, future in futures.items():
+            try:
+                found[tp.topic, tp.partition] = self._answer(doing, future).offset
+            except UnknownTopicError:
+                raise self._unknown(tp.topic) from None
+        return found
 
     def committed(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
         """The group's offsets; partitions without one are left out."""
@@ -215,7 +221,9 @@ class Cluster:
     def _group(self) -> Consumer:
         """A consumer that never joins its group, for reading and writing the group's offsets."""
         if self._consumer is None:
-            self._consumer = Consumer(consumer_settings(self._options), logger=CLIENT_LOG)
+            # It has no session; but this is how long a commit waits for a coordinator that is away.
+            patience = {"session.timeout.ms": 10_000, "max.poll.interval.ms": 300_000}
+            self._consumer = Consumer(consumer_settings(self._options, **patience), logger=CLIENT_LOG)
         return self._consumer
 
     def commit(self, offsets: Mapping[Partition, int]) -> None:

@@ -17,6 +17,7 @@ from forebay.kafka.settings import address, translate
 from forebay.options import Options
 
 STALL_S = 120.0  # a broker that restarts is back long before; one that is not should be heard of
+LOOK_S = 3.0  # after this silence it is worth asking whether the topic is still there
 POLL_S = 0.2
 _GONE = (KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._AUTO_OFFSET_RESET)
 _FATAL = (
@@ -45,16 +46,17 @@ class RangeReader:
         self._next: dict[Partition, int] = {key: r.start for key, r in self._open.items()}
         self._options = options
         self._on_lost = on_lost
-        self._moved = time.monotonic()
+        self._moved = self._looked = time.monotonic()
+        self._reassign = False
 
     def chunks(self, size: int) -> Iterator[list[Message]]:
         """The records, at most `size` at a time, each partition's in order."""
-        ranges = [TopicPartition(*key, r.start) for key, r in self._open.items()]
-        self._consumer.assign(ranges)
-        # A partition stays paused when it is assigned anew, and whoever had this consumer paused it at its end.
-        self._consumer.resume(ranges)
+        self._assign()
         while self._open:
             kept = [message for message in self._fetched(size) if self._accept(message)]
+            if self._reassign:
+                # Only here: what was fetched has been taken, so that nothing is fetched twice.
+                self._assign()
             if kept:
                 yield kept
             elif time.monotonic() - self._moved > STALL_S:
@@ -62,6 +64,27 @@ class RangeReader:
                     f"no records from Kafka at {address(self._options)} for {STALL_S:.0f} s while reading "
                     + ", ".join(str(self._rest(key)) for key in self._open)
                 )
+
+            elif time.monotonic() - max(self._moved, self._looked) > LOOK_S:
+                self._look_for_topics()
+
+    def _assign(self) -> None:
+        positions = [TopicPartition(*key, self._next[key]) for key in self._open]
+        self._consumer.assign(positions)
+        # A partition stays paused when it is assigned anew, and whoever had this consumer paused it at its end.
+        self._consumer.resume(positions)
+        self._reassign = False
+
+    def _look_for_topics(self) -> None:
+        """The library waits for a topic that is gone as if it were about to come."""
+        for topic in {topic for topic, _ in self._open}:
+            try:
+                error = self._consumer.list_topics(topic, timeout=LOOK_S).topics[topic].error
+            except KafkaException:
+                continue  # the broker is away: that is waited for
+            if error is not None and error.code() in _FATAL:
+                raise translate(error, self._options, f"reading {topic}")
+        self._looked = time.monotonic()
 
     def _fetched(self, size: int) -> list[Message]:
         """What is here; else what comes next. `consume` waits its whole time-out for a batch to fill up."""
@@ -118,7 +141,7 @@ class RangeReader:
         low, high = self._watermarks(key)
         if low <= self._next[key] <= high:
             # It has it now: the answer came from a replica that was behind.
-            self._consumer.seek(TopicPartition(*key, self._next[key]))
+            self._reassign = True
             return
         if self._next[key] > high:
             self._lose(Range(*key, self._next[key], item.end))
@@ -129,7 +152,7 @@ class RangeReader:
             self._finish(key)
         else:
             self._next[key] = low
-            self._consumer.seek(TopicPartition(*key, low))
+            self._reassign = True  # seeking is refused to a partition whose reading has failed
 
     def _lose(self, lost: Range) -> None:
         if self._on_lost is None:

@@ -38,6 +38,7 @@ _UNREACHABLE_CODES = {
     KafkaError._RESOLVE,
     KafkaError._TIMED_OUT,
     KafkaError._TIMED_OUT_QUEUE,
+    KafkaError._NOENT,  # "no leaders found": what a request for offsets says while the broker is away
     KafkaError.REQUEST_TIMED_OUT,
     KafkaError.LEADER_NOT_AVAILABLE,
     KafkaError.NOT_LEADER_FOR_PARTITION,

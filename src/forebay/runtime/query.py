@@ -21,6 +21,7 @@ from forebay.connectors.contract import Offsets, SourceConnector
 from forebay.errors import CheckpointError, ForebayError, QueryFailedError, from_text
 from forebay.runtime import checkpoints
 from forebay.runtime.lock import ViewLock
+from forebay.runtime.positions import earlier
 from forebay.views.table import ViewTable
 
 log = logging.getLogger("forebay.query")
@@ -138,6 +139,8 @@ class RunningQuery:
         query_id = checkpoints.query_id(self.paths.checkpoint)
         if self.table.holds(query_id, batch):
             log.info("view '%s': batch %d is in the table already", self.name, batch)
+            # Its rows are still to be counted, and the state it leaves is what the next batch starts from.
+            frame.write.format("noop").mode("overwrite").save()
             return
         if self._merge_keys is None:
             self.table.append(frame, query_id, batch)
@@ -280,8 +283,7 @@ def by_source(
     for position in offsets:
         name = position["source"]
         known = found.get(name)
-        if known is None or not connectors[name].reached(position, known):
-            found[name] = position
+        found[name] = position if known is None else earlier(known, position)
     return found
 
 

@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from forebay import sql as language
-from forebay.catalog import Catalog
+from forebay.catalog import Catalog, QueryState
 from forebay.connectors.contract import Offsets, SourceCheckpoint
 from forebay.connectors.registry import ConnectorRegistry, default_registry
 from forebay.errors import (
@@ -22,6 +22,7 @@ from forebay.errors import (
 )
 from forebay.runtime.commits import GroupCommitter
 from forebay.runtime.describe import Describer, QueryStatus, SourceLag, SourceStatus
+from forebay.runtime.positions import earlier
 from forebay.runtime.results import Result
 from forebay.runtime.sources import Sources, unknown
 from forebay.runtime.views import Views
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from forebay.runtime.progress import ProgressListener
 
 COMMIT_ON_CLOSE_S = 10.0
+WATCH_S = 0.1  # how soon the failure of any of several queries is noticed
 REPORT_ON_CLOSE_S = 5.0  # Spark's events come on a thread of their own, a little behind
 
 
@@ -61,6 +63,7 @@ class Session:
         self._master = master
         self._spark_conf = spark_conf
         self._spark: SparkSession | None = None
+        self._owns_spark = False
         self._listener: ProgressListener | None = None
         self._lock = threading.RLock()
         self._closed = False
@@ -88,6 +91,7 @@ class Session:
                 from forebay.runtime import spark as sparks
                 from forebay.runtime.progress import ProgressListener
 
+                self._owns_spark = not sparks.is_running()
                 self._spark = sparks.start(self._master, self._spark_conf, self.home / "warehouse")
                 self._listener = ProgressListener(self._views.running, self._catalog, self._on_checkpoint)
                 self._spark.streams.addListener(self._listener)
@@ -243,8 +247,11 @@ class Session:
             self._views.wait_caught_up(deadline, timeout)
             self._committer.flush(COMMIT_ON_CLOSE_S)
             return
-        for query in list(self._views.running.values()):
-            query.wait_for(lambda: False, deadline)
+        while any(query.state is not QueryState.STOPPED for query in list(self._views.running.values())):
+            self.check()
+            if deadline is not None and time.monotonic() >= deadline:
+                return
+            time.sleep(WATCH_S)
 
     def check(self) -> None:
         """Raise the error of a query that failed, if one did."""
@@ -259,19 +266,18 @@ class Session:
 
     def _on_checkpoint(self, source: str, batch: int, offsets: Offsets) -> None:
         """A checkpoint of a view over this source exists: commit what all views over it have done."""
-        connector = self._sources.connector(source)
-        behind = offsets
         for other in self._positions(source):
-            if connector.reached(behind, other):
-                behind = other
-        self._committer.submit(source, connector, SourceCheckpoint(behind, batch))
+            offsets = earlier(offsets, other)
+        self._committer.submit(source, self._sources.connector(source), SourceCheckpoint(offsets, batch))
 
     def _positions(self, source: str) -> list[Offsets]:
         """How far each view over a source has got: those that run here, and those that do not."""
         running = self._views.running
         here = [query.progress.positions[source] for query in running.values() if source in query.connectors]
-        elsewhere = [dict(t.offsets) for t in self._catalog.totals(source=source) if t.view not in running]
-        return [*here, *elsewhere]
+        resting = [
+            self._views.left_at(view, source) for view in self._views.over(source) if view not in running
+        ]
+        return [*here, *(position for position in resting if position is not None)]
 
     def _on_commit(self, source: str, error: ForebayError | None) -> None:
         if error is None:
@@ -296,7 +302,8 @@ class Session:
             if self._spark is not None:
                 if self._listener is not None:
                     self._spark.streams.removeListener(self._listener)
-                self._spark.stop()
+                if self._owns_spark:
+                    self._spark.stop()
             self._sources.close()
             self._catalog.close()
             self._closed = True

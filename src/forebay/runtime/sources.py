@@ -61,8 +61,10 @@ class Sources:
         masked = self.masked(statement)
         known = self._catalog.get(statement.name)
         if known is not None and not statement.or_replace:
-            if statement.if_not_exists or (known.kind == "source" and known.sql == masked):
-                self._statements.setdefault(statement.name, statement)
+            same = known.kind == "source" and known.sql == masked
+            if same and statement.name not in self._open:
+                self._statements[statement.name] = statement  # with the secrets that the catalog has not
+            if same or statement.if_not_exists:
                 return False
             raise ObjectExistsError(
                 f"a {known.kind} '{statement.name}' exists already, and is defined differently",

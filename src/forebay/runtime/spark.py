@@ -8,6 +8,8 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from pyspark import SparkContext
+from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
 from forebay.source.datasource import ForebaySource
@@ -34,6 +36,11 @@ DEFAULTS = {
 REDACTION = r"(?i)secret|password|token|access[.]?key|passphrase|[.]pem$|credential"
 
 
+def is_running() -> bool:
+    """Whether this process has a Spark already: then a session uses that one, and leaves it running."""
+    return SparkContext._active_spark_context is not None
+
+
 def start(master: str, conf: Mapping[str, str], warehouse: Path) -> SparkSession:
     """A session of its own settings, with the data source `forebay` registered."""
     local = master.startswith("local")
@@ -57,7 +64,10 @@ def start(master: str, conf: Mapping[str, str], warehouse: Path) -> SparkSession
     for key, value in {**settings, **conf}.items():
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
-    # A query's failure reaches the user as one of our errors; Spark's own log says it again, in Scala.
+    # A query's failure reaches the user as one of our errors; Spark's own log says it again, in Scala, and
+    # PySpark's a third time, with the whole plan in one line of JSON.
+    for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
+        PySparkLogger.getLogger(name).disabled = True
     spark.sparkContext.setLogLevel(os.environ.get("FOREBAY_SPARK_LOG", "OFF"))
     spark.dataSource.register(ForebaySource)
     return spark

@@ -6,7 +6,7 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from pyspark.errors import AnalysisException, PySparkException
@@ -68,6 +68,7 @@ class Views:
         if known is not None and known.kind != "view":
             raise ObjectExistsError(f"'{statement.name}' is a {known.kind}", remedy="choose another name")
         if known is not None and statement.or_replace and known.sql != text:
+            self._check(statement)
             self.drop(statement.name)
             known = None
         if known is not None and not statement.if_not_exists and known.sql != text:
@@ -75,12 +76,21 @@ class Views:
                 f"a view '{statement.name}' exists already, and is defined differently",
                 remedy=f"DROP MATERIALIZED VIEW {statement.name}, or CREATE OR REPLACE MATERIALIZED VIEW",
             )
-        if known is not None and statement.name in self.running:
+        running = self.running.get(statement.name)
+        if running is not None and running.state is QueryState.FAILED:
+            self.running.pop(statement.name)
+        elif known is not None and running is not None:
             return f"view {statement.name} is running already"
         if known is not None:
             statement = self._parsed(known)
         self._start(statement, is_new=known is None, text=text)
         return f"view {statement.name} {'goes on where it stood' if known else 'created'}"
+
+    def _check(self, statement: sql.CreateView) -> None:
+        """Whether Spark takes the query, before what it is to replace is dropped."""
+        names = sql.plan(statement.query, statement.emit).tables
+        self._check_tables(names)
+        self._frame(statement, {name: {} for name in names})
 
     def _parsed(self, definition: Definition) -> sql.CreateView:
         parsed = sql.parse_one(definition.sql)
@@ -94,7 +104,7 @@ class Views:
             statement.name,
             self.paths(statement.name),
             {name: self._sources.connector(name) for name in plan.tables},
-            lambda: self._frame(statement),
+            lambda: self._frame(statement, self._starts(statement.name, plan.tables)),
             output_mode=OUTPUT_MODES[plan.emit],
             merge_keys=plan.merge_keys if plan.emit == "changes" else None,
             on_state=self._on_state,
@@ -107,7 +117,7 @@ class Views:
                     remedy=f"if it is not wanted any more, remove {query.paths.root}",
                 )
             query.progress.positions = self._starts(statement.name, plan.tables)
-            frame = self._frame(statement)
+            frame = self._frame(statement, query.progress.positions)
             query.prepare(frame)
             recount(self._catalog, query)
             self.running[statement.name] = query
@@ -135,11 +145,10 @@ class Views:
                     remedy="select from the source instead; a plain SELECT can read any view",
                 )
 
-    def _frame(self, statement: sql.CreateView) -> DataFrame:
+    def _frame(self, statement: sql.CreateView, starts: Mapping[str, Offsets]) -> DataFrame:
         """The view's query over its streaming sources."""
         spark = self._spark()
         paths = self.paths(statement.name)
-        starts = self._starts(statement.name, sql.tables(statement.query))
         temporary: dict[str, str] = {}
         for name in sql.tables(statement.query):
             connector = self._sources.connector(name)
@@ -219,6 +228,14 @@ class Views:
     def over(self, source: str) -> list[str]:
         """The views that read from a source."""
         return [d.name for d in self._catalog.all("view") if source in d.detail.get("sources", ())]
+
+    def left_at(self, view: str, source: str) -> Offsets | None:
+        """Where a view that does not run here stands in a source, as far as the catalog knows."""
+        for totals in self._catalog.totals(view=view, source=source):
+            return dict(totals.offsets)
+        start = self.paths(view).start
+        found: dict[str, Offsets] = json.loads(start.read_text()) if start.exists() else {}
+        return found.get(source)
 
     def drop(self, name: str) -> None:
         query = self.running.pop(name, None)

@@ -1,0 +1,68 @@
+"""One broker a worker process, and hands to fill it with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Protocol
+
+import pytest
+from pyspark.sql.types import StructType
+from support import NUMBERS, Cluster
+from support import kafka_source as make_source
+
+from forebay.devstack import DevStack
+from forebay.kafka.connector import KafkaSource
+
+
+class MakeTopic(Protocol):
+    def __call__(self, partitions: int = 4, *, name: str = "", **config: str) -> str: ...
+
+
+class KafkaOptions(Protocol):
+    def __call__(self, topic: str, **more: str) -> dict[str, str]: ...
+
+
+class MakeSource(Protocol):
+    def __call__(self, options: dict[str, str], schema: StructType = NUMBERS) -> KafkaSource: ...
+
+
+@pytest.fixture(scope="session")
+def broker() -> Iterator[DevStack]:
+    """A running broker, one a worker process. Never kill it: start one of your own for that."""
+    with DevStack() as stack:
+        yield stack
+
+
+@pytest.fixture(scope="session")
+def cluster(broker: DevStack) -> Cluster:
+    return Cluster(broker)
+
+
+@pytest.fixture(scope="session")
+def make_topic(cluster: Cluster) -> MakeTopic:
+    return cluster.make_topic
+
+
+@pytest.fixture(scope="session")
+def produce(cluster: Cluster):  # type: ignore[no-untyped-def]
+    """See `Cluster.produce`."""
+    return cluster.produce
+
+
+@pytest.fixture(scope="session")
+def kafka_options(cluster: Cluster) -> KafkaOptions:
+    return cluster.kafka_options
+
+
+@pytest.fixture
+def kafka_source() -> Iterator[MakeSource]:
+    """Makes Kafka sources that are closed when the test ends."""
+    made: list[KafkaSource] = []
+
+    def make(options: dict[str, str], schema: StructType = NUMBERS) -> KafkaSource:
+        made.append(make_source(options, schema))
+        return made[-1]
+
+    yield make
+    for source in made:
+        source.close()

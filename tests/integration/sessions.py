@@ -1,0 +1,71 @@
+"""What the tests of sessions share: a session, a source on a topic, what the group and the checkpoint say."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from support import Cluster, unique
+
+import forebay
+from forebay.kafka.offsets import Position
+from forebay.runtime import checkpoints
+
+SPARK = {"spark.sql.shuffle.partitions": "2"}
+BASE_MS = 1_768_471_200_000  # 2026-01-15 10:00:00 UTC, a whole minute
+EVENTS = "id BIGINT NOT NULL, k STRING, v BIGINT, ts TIMESTAMP, WATERMARK FOR ts AS ts - INTERVAL '5' SECOND"
+PATIENCE_S = 60
+
+
+def connect(home: Path) -> forebay.Session:
+    return forebay.connect(home=home, master="local[2]", spark_conf=SPARK)
+
+
+def name(prefix: str) -> str:
+    """A name for a source or a view that nobody else uses."""
+    return unique(prefix).replace("-", "_")
+
+
+def event(number: int, **more: Any) -> str:
+    """A record of EVENTS: one a second, keys a and b in turn."""
+    row = {"id": number, "k": "ab"[number % 2], "v": number, "ts": BASE_MS + number * 1000}
+    return json.dumps(row | more)
+
+
+def events(numbers: Iterable[int], **more: Any) -> list[str]:
+    return [event(number, **more) for number in numbers]
+
+
+def create_source(
+    cluster: Cluster, source: str, topic: str, columns: str = EVENTS, **options: str | int
+) -> str:
+    """The CREATE SOURCE statement; `group_id` of the source is its name unless given."""
+    given = {"brokers": cluster.bootstrap_servers, "topic": topic, "group_id": source, **options}
+    listed = ", ".join(f"{key} = '{value}'" for key, value in given.items())
+    return f"CREATE SOURCE {source} ({columns}) FROM KAFKA ({listed}) FORMAT JSON"
+
+
+def caught_up(session: forebay.Session) -> None:
+    session.wait(until_caught_up=True, timeout=PATIENCE_S)
+
+
+def checkpointed(session_home: Path, view: str, topic: str) -> dict[int, int]:
+    """The offsets up to which a view's checkpoint has the topic's partitions."""
+    found = checkpoints.committed(session_home / "views" / view / "checkpoint")
+    return {} if found is None else partitions(found.offsets[0], topic)
+
+
+def partitions(offsets: dict[str, Any], topic: str) -> dict[int, int]:
+    position = Position.from_json(offsets)
+    return {number: offset for (name, number), offset in position.next.items() if name == topic}
+
+
+def rows(session: forebay.Session, query: str) -> list[tuple[Any, ...]]:
+    return session.sql(query).fetchall()
+
+
+def notes(session: forebay.Session, statement: str) -> list[str]:
+    """The lines under the table of a DESCRIBE."""
+    return [line.strip() for line in session.sql(statement).notes]

@@ -1,0 +1,304 @@
+"""The command line on a real pipeline: data to stdout, words to stderr, exit codes that differ by cause."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import re
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from deltalake import DeltaTable
+from prompt_toolkit.completion import CompleteEvent
+from prompt_toolkit.document import Document
+from sessions import caught_up, checkpointed, connect, create_source, event, events, name, rows
+from support import Cluster, eventually
+
+from forebay.cli.shell import _Names
+from forebay.errors import AlreadyRunningError
+
+PIPELINE = """
+CREATE SOURCE trades (id BIGINT NOT NULL, k STRING, v BIGINT)
+FROM KAFKA (brokers = '${BROKERS}', topic = '${TOPIC}', group_id = '${GROUP:-cli}',
+            max_records_per_batch = ${BATCH:-500000}) FORMAT JSON;
+CREATE MATERIALIZED VIEW plain AS SELECT id FROM trades;
+CREATE MATERIALIZED VIEW sums AS SELECT k, sum(v) AS total FROM trades GROUP BY k EMIT CHANGES;
+"""
+
+
+def start(home: Path, *arguments: str, **environment: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "forebay", *arguments],
+        env={**os.environ, "FOREBAY_HOME": str(home), "FOREBAY_MASTER": "local[2]", **environment},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def forebay(home: Path, *arguments: str, **environment: str) -> tuple[int, str, str]:
+    process = start(home, *arguments, **environment)
+    out, words = process.communicate(timeout=150)
+    return process.returncode, out, words
+
+
+def table(home: Path, view: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = (
+        DeltaTable(str(home / "views" / view / "table")).to_pyarrow_table().to_pylist()
+    )
+    return found
+
+
+@pytest.fixture
+def pipeline(tmp_path: Path) -> Path:
+    path = tmp_path / "pipeline.sql"
+    path.write_text(PIPELINE)
+    return path
+
+
+def test_run_until_caught_up_and_then_look_at_it_from_every_side(
+    tmp_path: Path, pipeline: Path, cluster: Cluster
+) -> None:
+    topic, group, home = cluster.make_topic(2), name("group"), tmp_path / "home"
+    cluster.produce(topic, [*events(range(20)), "junk"])
+    settings = {"BROKERS": cluster.bootstrap_servers, "TOPIC": topic, "GROUP": group}
+    code, out, words = forebay(home, "run", str(pipeline), "--until-caught-up", "--timeout", "90", **settings)
+    assert (code, out) == (0, ""), words
+    assert "view plain created" in words
+    assert re.search(r"plain +\w+ +21 records .*/s .*lag +0 .*batch +[\d,]+ ms.*1 rejected", words), words
+    assert sorted(row["id"] for row in table(home, "plain")) == list(range(20))
+
+    code, out, _ = forebay(home, "show", "queries", "-o", "json")
+    account = {row["view"]: row for row in json.loads(out)}
+    assert code == 0
+    assert {view: (row["state"], row["records"], row["rejected"]) for view, row in account.items()} == {
+        "plain": ("stopped", 21, 1),
+        "sums": ("stopped", 21, 1),
+    }
+    code, out, words = forebay(home, "lag", "-o", "json")
+    assert code == 0, words
+    committed, ends = cluster.committed(group, topic), cluster.watermarks(topic)
+    assert [(row["partition"], row["committed"], row["end"], row["lag"]) for row in json.loads(out)] == [
+        (number, committed[number], ends[number][1], 0) for number in range(2)
+    ]
+    code, out, _ = forebay(home, "tail", "sums", "--timeout", "0")
+    assert code == 0
+    lines = [json.loads(line) for line in out.splitlines()]
+    assert {(row["k"], row["total"]) for row in lines} == {("a", 90), ("b", 100)}
+
+    query = "SELECT k, total FROM sums ORDER BY k; SHOW VIEWS"
+    code, out, words = forebay(home, "sql", "-e", query, "-o", "jsonl")
+    assert code == 0, words
+    found = [json.loads(line) for line in out.splitlines()]
+    assert found[:2] == [{"k": "a", "total": 90}, {"k": "b", "total": 100}]
+    assert [row["name"] for row in found[2:]] == ["plain", "sums"]
+    code, out, _ = forebay(home, "show", "sources")
+    assert code == 0
+    assert topic in out.replace("\n", "")
+
+
+def test_sigterm_finishes_the_batch_commits_and_ends_with_0_while_others_may_read(
+    tmp_path: Path, pipeline: Path, cluster: Cluster
+) -> None:
+    topic, group, home = cluster.make_topic(3), name("group"), tmp_path / "home"
+    cluster.produce(topic, events(range(3000)))
+    settings = {"BROKERS": cluster.bootstrap_servers, "TOPIC": topic, "GROUP": group, "BATCH": "60"}
+    process = start(home, "run", str(pipeline), **settings)
+    try:
+        eventually(lambda: (home / "views" / "sums" / "table").exists(), "it runs", timeout=60)
+        with connect(home) as reader:  # another process: this one
+            eventually(lambda: sum(query.records for query in reader.queries()) > 200, "batches are done", 60)
+            assert {query.state for query in reader.queries()} == {"running"}
+            assert rows(reader, "SELECT count(*) > 0 FROM plain") == [(True,)]
+            assert next(iter(reader.subscribe("plain", timeout=10))).num_rows > 0
+            for statement in (
+                "CREATE MATERIALIZED VIEW IF NOT EXISTS plain AS SELECT 1 FROM x",
+                "DROP MATERIALIZED VIEW plain",
+                "DROP SOURCE trades CASCADE",
+            ):
+                with pytest.raises(AlreadyRunningError, match=f"process {process.pid}"):
+                    reader.execute(statement)
+            assert process.poll() is None
+        process.send_signal(signal.SIGTERM)
+        out, words = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    assert process.returncode == 0, words
+    assert out == ""
+
+    for view in ("plain", "sums"):
+        logs = home / "views" / view / "checkpoint"
+        planned, done = (
+            {entry.name for entry in (logs / log).iterdir() if entry.name.isdigit()} for log in ("offsets", "commits")
+        )
+        assert planned == done  # no batch is half done
+    reached = checkpointed(home, "plain", topic)
+    slower = {n: min(offset, checkpointed(home, "sums", topic)[n]) for n, offset in reached.items()}
+    assert cluster.committed(group, topic) == slower
+    # Record n went to partition n % 3: what the checkpoint says was read is what the table holds.
+    read = [n for n in range(3000) if n // 3 < reached[n % 3]]
+    assert sorted(row["id"] for row in table(home, "plain")) == read
+    assert 0 < len(read) < 3000
+
+    code, out, _ = forebay(home, "show", "queries", "-o", "json")
+    assert code == 0
+    assert next((row["view"], row["records"], row["state"]) for row in json.loads(out)) == (
+        "plain", len(read), "stopped",
+    )  # fmt: skip
+
+
+def test_a_timeout_ends_with_4_and_what_was_done_stays_done(
+    tmp_path: Path, pipeline: Path, cluster: Cluster
+) -> None:
+    topic, home = cluster.make_topic(1), tmp_path / "home"
+    cluster.produce(topic, events(range(500)))
+    settings = {"BROKERS": cluster.bootstrap_servers, "TOPIC": topic, "GROUP": name("g"), "BATCH": "2"}
+    code, out, words = forebay(home, "run", str(pipeline), "--until-caught-up", "--timeout", "2", **settings)
+    assert (code, out) == (4, ""), words
+    assert "FB4002" in words
+    assert "Traceback" not in words
+    assert len(table(home, "plain")) == checkpointed(home, "plain", topic).get(0, 0)
+
+
+def test_a_pipeline_that_fails_ends_with_1_and_says_why(tmp_path: Path) -> None:
+    script = tmp_path / "fails.sql"
+    script.write_text(
+        "CREATE SOURCE gen (n BIGINT) FROM DATAGEN (number_of_rows = 10, 'fields.n.kind' = 'sequence');\n"
+        "CREATE SOURCE on (n BIGINT) FROM DATAGEN (rows_per_second = 1);\n"
+        "CREATE MATERIALIZED VIEW fine AS SELECT n FROM on;\n"
+        "CREATE MATERIALIZED VIEW bad AS SELECT 1 DIV (n - 5) AS x FROM gen;\n"
+    )
+    code, out, words = forebay(tmp_path / "home", "run", str(script), "--timeout", "60")
+    assert (code, out) == (1, ""), words
+    assert "FB4001: view 'bad' failed" in words
+    assert "DIVIDE_BY_ZERO" in words
+    assert "Traceback" not in words
+
+
+def test_wrong_sql_and_wrong_use_end_with_2(tmp_path: Path, pipeline: Path) -> None:
+    script = tmp_path / "wrong.sql"
+    script.write_text("SHOW SOURCES;\nCREATE SORCE t (id BIGINT);\n")
+    code, out, words = forebay(tmp_path / "home", "run", str(script))
+    assert (code, out) == (2, "")
+    assert "2 | CREATE SORCE t" in words
+    assert "  | " + " " * 7 + "^^^^^" in words
+    assert "did you mean SOURCE?" in words
+
+    code, _, words = forebay(tmp_path / "home", "run", str(tmp_path / "nosuch.sql"))
+    assert code == 2
+    assert "nosuch.sql" in words.replace("\n", "")
+    code, _, words = forebay(tmp_path / "home", "run", str(pipeline))
+    assert code == 2
+    assert "BROKERS" in words
+    code, out, words = forebay(tmp_path / "home", "sql", "-e", "SELECT * FROM nosuch", "-o", "json")
+    assert (code, out) == (2, "")
+    assert "FB1101" in words
+    assert forebay(tmp_path / "home", "tail", "nosuch", "--timeout", "0")[0] == 2
+    assert forebay(tmp_path / "home", "show", "nonsense")[0] == 2
+
+
+def test_a_broker_that_cannot_be_reached_ends_with_3_and_its_address(tmp_path: Path) -> None:
+    script = tmp_path / "away.sql"
+    script.write_text(
+        "CREATE SOURCE t (id BIGINT) FROM KAFKA (brokers = '127.0.0.1:9', topic = 't', connect_timeout_ms = 600) "
+        "FORMAT JSON"
+    )
+    code, out, words = forebay(tmp_path / "home", "run", str(script))
+    assert (code, out) == (3, "")
+    assert "127.0.0.1:9" in words
+    assert "trying again in 0.1 s" in words
+    assert "Traceback" not in words
+    assert json.loads(forebay(tmp_path / "home", "show", "sources", "-o", "json")[1]) == []
+
+
+@pytest.fixture
+def shell(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
+    master, slave = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "forebay", "sql", "--home", str(tmp_path / "home")],
+        stdin=slave, stdout=slave, stderr=slave, start_new_session=True,
+        env={**os.environ, "TERM": "xterm", "COLUMNS": "120", "LINES": "40", "NO_COLOR": "1"},
+    )  # fmt: skip
+    os.close(slave)
+    yield process, master
+    process.kill()
+    process.wait()
+    os.close(master)
+
+
+def test_the_shell_reads_statements_shows_errors_and_goes_on(
+    shell: tuple[subprocess.Popen[bytes], int], tmp_path: Path
+) -> None:
+    process, terminal = shell
+    seen = ""
+
+    def expect(words: str) -> None:
+        nonlocal seen
+        deadline = time.monotonic() + 30
+        while words not in seen:
+            assert time.monotonic() < deadline, f"{words!r} did not come; seen:\n{seen}"
+            if select.select([terminal], [], [], 0.2)[0]:
+                text = os.read(terminal, 65536).decode(errors="replace")
+                # A terminal would answer when prompt_toolkit asks where the cursor is.
+                os.write(terminal, b"\x1b[1;1R" * text.count("\x1b[6n"))
+                seen += re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text)
+        seen = seen.split(words, 1)[1]
+
+    expect("Type help;")
+    os.write(terminal, b"help;\r")
+    expect("A statement ends with a semicolon")
+    os.write(terminal, b"CREATE SOURCE gen (n BIGINT)\rFROM DATAGEN ();\r")
+    expect("source gen created")
+    os.write(terminal, b"SHOW SORCES;\r")
+    expect("did you mean SHOW SOURCES?")
+    os.write(terminal, b"SHOW SOURCES;\r")
+    expect("datagen")
+    os.write(terminal, b"exit\r")
+    assert process.wait(30) == 0
+    assert "SHOW SOURCES;" in (tmp_path / "home" / "history").read_text()
+
+
+def test_the_shell_completes_keywords_options_and_names(tmp_path: Path) -> None:
+    with connect(tmp_path) as session:
+        session.execute("CREATE SOURCE generated (n BIGINT) FROM DATAGEN ()")
+        completer = _Names(session)
+
+        def complete(text: str) -> set[str]:
+            return {c.text for c in completer.get_completions(Document(text), CompleteEvent())}
+
+        assert complete("SHOW S") == {"SHOW SOURCES", "SHOW SINKS"}
+        assert "generated" in complete("SELECT * FROM gen")
+        assert "'bootstrap.servers' = " in complete("CREATE SOURCE x FROM KAFKA ('boot")
+        assert complete("") == set()
+
+
+def test_two_views_at_different_speeds_share_a_group_that_is_never_ahead(
+    tmp_path: Path, cluster: Cluster
+) -> None:
+    """Neither position need be the smaller one in every partition."""
+    topic, source = cluster.make_topic(2), name("src")
+    cluster.produce(topic, events(range(100)), partition=0)
+    with connect(tmp_path) as db:
+        db.execute(create_source(cluster, source, topic))
+        db.execute(f"CREATE MATERIALIZED VIEW early AS SELECT id FROM {source}")
+        caught_up(db)
+        cluster.commit(source, topic, {0: 0, 1: 0})
+        cluster.produce(topic, [event(1)], partition=1)
+        db.execute(f"CREATE MATERIALIZED VIEW late AS SELECT id FROM {source}")
+        caught_up(db)
+        first = db._views.running["early"].progress.positions[source]
+        moved = json.loads(json.dumps(first))
+        moved["topics"][topic]["partitions"] = {"0": 40, "1": 9}
+        db._views.running["late"].progress.positions[source] = moved
+        db._on_checkpoint(source, 1, first)
+        assert db._committer.flush(10)
+        assert cluster.committed(source, topic) == {0: 40, 1: 1}

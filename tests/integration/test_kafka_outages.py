@@ -1,0 +1,245 @@
+"""Brokers that are away, come back, or ask for a password."""
+
+from __future__ import annotations
+
+import logging
+import re
+import time
+from collections.abc import Iterator
+
+import pytest
+from conftest import MakeSource
+from support import Cluster, eventually, numbers, read
+
+from forebay import backoff
+from forebay.connectors.contract import ConnectorState, SourceCheckpoint
+from forebay.devstack import DevStack
+from forebay.devstack.ports import free_ports
+from forebay.errors import AuthError, CommitError, UnknownTopicError, UnreachableError
+from forebay.kafka.offsets import Position
+
+LOGIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
+SASL = {
+    "listener.security.protocol.map": "CLIENT:SASL_PLAINTEXT,INTERNAL:PLAINTEXT,CONTROLLER:PLAINTEXT",
+    "sasl.enabled.mechanisms": "PLAIN",
+    "listener.name.client.plain.sasl.jaas.config": f'{LOGIN} required user_ann="hunter2";',
+}
+LOGGED_IN = {
+    "security.protocol": "SASL_PLAINTEXT",
+    "sasl.mechanism": "PLAIN",
+    "sasl.username": "ann",
+    "sasl.password": "hunter2",
+}
+
+
+# -- backoff ----------------------------------------------------------------------------------------------
+
+
+def test_waits_double_from_a_tenth_of_a_second_to_thirty_seconds() -> None:
+    waiting = backoff.Backoff()
+    assert [waiting.failed() for _ in range(11)] == [
+        0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 30.0, 30.0,
+    ]  # fmt: skip
+    assert waiting.until > time.monotonic() + 29
+    waiting.over()
+    assert waiting.until == 0.0
+    assert waiting.failed() == 0.1
+
+
+def test_an_unreachable_broker_is_tried_again_and_each_wait_is_told() -> None:
+    tries: list[float] = []
+    told: list[float] = []
+
+    def attempt() -> str:
+        tries.append(time.monotonic())
+        if len(tries) < 4:
+            raise UnreachableError("away")
+        return "here"
+
+    assert backoff.with_backoff(attempt, timeout_s=None, notify=lambda _, wait: told.append(wait)) == "here"
+    assert told == [0.1, 0.2, 0.4]
+    assert tries[-1] - tries[0] >= 0.7
+
+
+@pytest.mark.parametrize("error", [AuthError("no"), UnknownTopicError("no"), ValueError("no")])
+def test_what_does_not_pass_by_itself_is_not_tried_again(error: Exception) -> None:
+    tries = []
+
+    def attempt() -> None:
+        tries.append(1)
+        raise error
+
+    with pytest.raises(type(error)):
+        backoff.with_backoff(attempt, timeout_s=None)
+    assert len(tries) == 1
+
+
+def test_the_last_failure_is_raised_when_the_time_is_up() -> None:
+    tries = []
+
+    def attempt() -> None:
+        tries.append(1)
+        raise UnreachableError(f"away {len(tries)}")
+
+    began = time.monotonic()
+    with pytest.raises(UnreachableError, match="away 3"):
+        backoff.with_backoff(attempt, timeout_s=0.5)
+    assert time.monotonic() - began <= 0.5
+
+
+# -- nobody there -----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def nowhere() -> str:
+    return f"127.0.0.1:{free_ports(1)[0]}"
+
+
+@pytest.mark.parametrize(
+    "which", [{"topic": "orders"}, {"topic.pattern": "orders.*"}], ids=["topic", "pattern"]
+)
+def test_an_unreachable_broker_is_tried_for_as_long_as_told_and_named(
+    nowhere: str, kafka_source: MakeSource, caplog: pytest.LogCaptureFixture, which: dict[str, str]
+) -> None:
+    options = {"bootstrap.servers": nowhere, "group.id": "g", "connect.timeout.ms": "2500", **which}
+    source = kafka_source(options)
+    began = time.monotonic()
+    with caplog.at_level(logging.WARNING, "forebay.kafka"), pytest.raises(UnreachableError) as caught:
+        source.open()
+    assert 1.0 <= time.monotonic() - began < 6  # a little longer than told: the try in flight ends
+    assert nowhere in caught.value.message
+    assert "Connection refused" in caught.value.message
+    assert caught.value.exit_code == 3
+    waits = [float(wait) for wait in re.findall(r"trying again in ([\d.]+) s", caplog.text)]
+    assert waits
+    assert waits == [0.1, 0.2, 0.4, 0.8][: len(waits)]
+    assert source.state is ConnectorState.CREATED
+
+
+def test_health_of_a_source_whose_broker_is_away_is_bad_and_never_raises(
+    nowhere: str, kafka_source: MakeSource
+) -> None:
+    source = kafka_source({"bootstrap.servers": nowhere, "group.id": "g", "topic": "orders"})
+    health = source.health_check()
+    assert not health.healthy
+    assert nowhere in health.message
+    assert health.details == {"group.id": "g", "topics": "orders", "state": "created"}
+
+
+# -- an outage --------------------------------------------------------------------------------------------
+
+
+def test_a_source_waits_out_a_broker_that_goes_away_and_comes_back(kafka_source: MakeSource) -> None:
+    with DevStack() as stack:
+        cluster = Cluster(stack)
+        topic = cluster.make_topic(2)
+        cluster.produce(topic, numbers(6))
+        options = cluster.kafka_options(topic, connect_timeout_ms="30000")
+        source = kafka_source(options)
+        source.open()
+        start = source.initial_offsets()
+        middle = source.latest_offsets(start, None)
+        source.commit_offsets(SourceCheckpoint(middle, 0))
+
+        stack.kill_broker()
+        assert source.latest_offsets(middle, None) == middle
+        assert source.latest_offsets(start, None) == start
+        assert not source.health_check().healthy
+        with pytest.raises(UnreachableError, match=stack.bootstrap_servers):
+            source.end_offsets()
+        began = time.monotonic()
+        with pytest.raises(CommitError):
+            source.commit_offsets(SourceCheckpoint(middle, 0))
+        assert time.monotonic() - began < 45  # the library's own patience is a minute
+
+        stack.start_broker()
+        again = Cluster(stack)
+        again.await_leaders(topic, 2)
+        again.produce(topic, numbers(4, 6))
+        end = eventually(
+            lambda: (found := source.latest_offsets(middle, None)) != middle and found,
+            "the source goes on",
+            timeout=60,
+        )
+        while source.count(middle, end) < 4:
+            end = source.latest_offsets(middle, None)
+        assert sorted(row["n"] for row in read(source, middle, end)[0]) == [6, 7, 8, 9]
+        assert sorted(row["n"] for row in read(source, start, end)[0]) == list(range(10))
+        source.commit_offsets(SourceCheckpoint(end, 1))
+        assert {item.lag for item in source.lag()} == {0}
+        assert source.health_check().healthy
+
+
+def test_reading_goes_on_after_an_outage_in_the_middle_of_a_range(kafka_source: MakeSource) -> None:
+    with DevStack() as stack:
+        cluster = Cluster(stack)
+        topic = cluster.make_topic(1)
+        cluster.produce(topic, numbers(3000))
+        source = kafka_source(
+            cluster.kafka_options(topic, max_poll_records="100", max_partition_fetch_bytes="2000")
+            | {
+                "kafka.queued.min.messages": "100",
+                "kafka.queued.max.messages.kbytes": "4",
+                "kafka.reconnect.backoff.max.ms": "500",
+            }
+        )
+        start = source.initial_offsets()
+        end = source.latest_offsets(start, None)
+        assert Position.from_json(end).next == {(topic, 0): 3000}
+        (split,) = source.plan_batches(start, end, 1)
+        batches = source.read_batch(split)
+        seen = [row["n"] for row in next(batches).records.to_pylist()]
+        stack.kill_broker()
+        stack.start_broker()
+        seen += [row["n"] for batch in batches for row in batch.records.to_pylist()]
+        assert seen == list(range(3000))
+
+
+# -- a password -------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def guarded() -> Iterator[Cluster]:
+    with DevStack(broker_properties=SASL) as stack:
+        yield Cluster(stack, **LOGGED_IN)
+
+
+def credentials(**more: str) -> dict[str, str]:
+    return {f"kafka.{key}": text for key, text in {**LOGGED_IN, **more}.items()}
+
+
+def test_with_the_right_credentials_records_are_read_and_offsets_committed(
+    guarded: Cluster, kafka_source: MakeSource, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KAFKA_PASSWORD_OF_ANN", "hunter2")
+    topic = guarded.make_topic(1)
+    guarded.produce(topic, numbers(3))
+    options = guarded.kafka_options(topic) | credentials()
+    for password in ("hunter2", "${KAFKA_PASSWORD_OF_ANN}"):
+        source = kafka_source(options | {"kafka.sasl.password": password})
+        source.open()
+        start = source.initial_offsets()
+        end = source.latest_offsets(start, None)
+        assert [row["n"] for row in read(source, start, end)[0]] == [0, 1, 2]
+        source.commit_offsets(SourceCheckpoint(end, 0))
+    assert guarded.committed(options["group.id"], topic) == {0: 3}
+    assert "hunter2" not in repr(source.config) + repr(source.options)
+
+
+@pytest.mark.parametrize("which", ["topic", "pattern"])
+@pytest.mark.parametrize("wrong", [{"sasl.password": "hunter3"}, {"sasl.username": "bob"}], ids=str)
+def test_wrong_credentials_fail_at_once_and_are_not_repeated_in_the_error(
+    guarded: Cluster, kafka_source: MakeSource, wrong: dict[str, str], which: str
+) -> None:
+    options = guarded.kafka_options("orders") | credentials(**wrong)
+    if which == "pattern":
+        options["topic.pattern"] = options.pop("topic")
+    source = kafka_source(options)
+    began = time.monotonic()
+    with pytest.raises(AuthError) as caught:
+        source.open()
+    assert time.monotonic() - began < 5  # librdkafka itself would try on for as long as it may
+    assert guarded.bootstrap_servers in caught.value.message
+    assert "Authentication failed" in caught.value.message
+    assert "hunter" not in str(caught.value)
+    assert caught.value.exit_code == 3

@@ -1,0 +1,53 @@
+"""The memory of Python workers does not grow with the records they read: the short form of `make bench`'s run."""
+
+from __future__ import annotations
+
+import statistics
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[2]))  # benchmarks is no installed package
+
+from benchmarks.peers import forebay_peer
+from benchmarks.peers.contract import Outcome, Task
+from benchmarks.runner import prepare, run
+from benchmarks.topics import produce
+
+from forebay.devstack import DevStack
+
+RECORDS, BATCH = 300_000, 15_000
+WARMUP_BATCHES = 6
+# MiB. A worker that kept what it read would hold all 300,000 trades: 35 MiB as bytes, some 300 as Python objects.
+MAY_GROW = 30
+
+
+@pytest.fixture(scope="module")
+def outcome() -> Outcome:
+    with DevStack() as stack:
+        produce(stack.bootstrap_servers, "warmup", BATCH, 4)
+        produce(stack.bootstrap_servers, "trades", RECORDS, 4)
+        ready = prepare(forebay_peer.PEER)
+        assert not isinstance(ready, str), ready
+        task = Task(stack.bootstrap_servers, "trades", "warmup", BATCH, work="", sample_s=0.1)
+        return run(forebay_peer.PEER, ready, task, timeout_s=240)
+
+
+def test_every_record_comes_through_in_small_batches(outcome: Outcome) -> None:
+    assert outcome.records == RECORDS
+    assert outcome.batches >= 20
+
+
+def test_workers_do_not_grow_once_they_are_warm(outcome: Outcome) -> None:
+    warm = [s for s in outcome.samples if s.records >= WARMUP_BATCHES * BATCH and s.workers]
+    assert len(warm) >= 8, "too few samples to say anything"
+    largest = [max(sample.workers.values()) / 2**20 for sample in warm]
+    quarter = len(largest) // 4
+    before, after = statistics.median(largest[:quarter]), statistics.median(largest[-quarter:])
+    assert after - before <= MAY_GROW, f"workers grew from {before:.0f} to {after:.0f} MiB"
+
+
+def test_the_planner_does_not_grow_either(outcome: Outcome) -> None:
+    warm = [s.planner / 2**20 for s in outcome.samples if s.records >= WARMUP_BATCHES * BATCH and s.planner]
+    assert max(warm) - warm[0] <= MAY_GROW

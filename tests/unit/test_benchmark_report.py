@@ -1,0 +1,94 @@
+"""The benchmarks' arithmetic: ratios within rounds, spreads, and failures that stay failures."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import asdict
+from json import dumps
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[2]))  # benchmarks is no installed package
+
+from benchmarks import memory, report
+from benchmarks.peers.contract import Outcome, Sample
+from benchmarks.runner import ROOT, Round, without_paths
+from benchmarks.topics import trades
+
+OURS, THEIRS = "ours", "theirs"
+
+
+def outcome(wall_s: float, cpu_s: float = 1.0, checksum: str = "a") -> Outcome:
+    cpu = {"java": cpu_s / 2, "python": cpu_s / 2}
+    return Outcome("1", 1_000_000, checksum, 4, wall_s, wall_s / 2, cpu)
+
+
+def rounds(*pairs: tuple[Outcome | str, Outcome | str]) -> list[Round]:
+    return [Round({OURS: ours, THEIRS: theirs}) for ours, theirs in pairs]
+
+
+def test_a_ratio_is_taken_within_a_round_and_shown_with_its_spread() -> None:
+    done = rounds((outcome(1), outcome(2)), (outcome(10), outcome(5)), (outcome(2), outcome(3)))
+    assert [ratio.speed for ratio in report.ratios(done, OURS, THEIRS)] == [2.0, 0.5, 1.5]
+    assert (
+        "**1.50 (0.50–2.00)**, median and range of 3 of 3 rounds" in report.ratio_notes(done, OURS, THEIRS)[0]
+    )
+
+
+def test_the_cpu_ratio_is_seconds_to_seconds() -> None:
+    done = rounds((outcome(1, cpu_s=3), outcome(1, cpu_s=2)))
+    assert report.ratios(done, OURS, THEIRS)[0].cpu == 1.5
+
+
+def test_a_failed_peer_is_reported_with_its_error_and_gives_no_ratio() -> None:
+    done = rounds((outcome(1), "no such jar"), (outcome(1), outcome(2)))
+    assert len(report.ratios(done, OURS, THEIRS)) == 1
+    assert "failed: no such jar" in report.round_grid(done, OURS, THEIRS).markdown()
+    assert "1 of 2" in report.summary_grid(done).markdown()
+
+
+def test_without_a_common_round_nothing_is_estimated() -> None:
+    done = rounds((outcome(1), "down"), ("down", outcome(1)), ("down", "down"))
+    assert report.ratio_notes(done, OURS, THEIRS) == (
+        "No round in which both ours and theirs succeeded: no ratio.",
+    )
+    assert "not measured" in report.summary_grid(rounds((outcome(1), "down"))).markdown()
+
+
+def test_peers_that_read_different_values_are_exposed() -> None:
+    done = rounds((outcome(1, checksum="a"), outcome(1, checksum="b")))
+    assert "DIFFERENT ROWS" in report.ratio_notes(done, OURS, THEIRS)[-1]
+    same = rounds((outcome(1), outcome(1)))
+    assert "the same rows" in report.ratio_notes(same, OURS, THEIRS)[-1]
+
+
+def test_an_outcome_survives_its_way_between_processes() -> None:
+    sample = Sample(1.0, 10, {"42": 1}, 2, 3)
+    sent = Outcome("1", 10, "a", 1, 1.0, 0.5, {"java": 1.0}, (sample,))
+    assert Outcome.from_json(dumps(asdict(sent))) == sent
+
+
+def test_the_document_names_no_folder_of_this_machine() -> None:
+    assert without_paths(f"no file {ROOT}/benchmarks/x") == "no file ./benchmarks/x"
+    assert without_paths(f"{Path.home()}/elsewhere") == "~/elsewhere"
+
+
+def samples(*rss: int) -> list[Sample]:
+    return [Sample(float(at), 0, {"1": size, "2": size}, 0, 0) for at, size in enumerate(rss)]
+
+
+def test_quarters_leave_the_warm_up_out_and_share_the_rest() -> None:
+    parts = memory.quarters(samples(*[1] * 101))
+    assert [len(part) for part in parts] == [23, 22, 23, 23]
+    assert parts[0][0].at_s == 10
+
+
+def test_growth_is_the_last_quarter_to_the_first() -> None:
+    assert memory.growth(samples(*[100] * 60)) == 1.0
+    assert memory.growth(samples(*[100] * 30, *[150] * 30)) == 1.5
+    assert memory.growth([]) is None
+
+
+def test_trades_are_distinct_and_about_120_bytes() -> None:
+    made = list(trades(5_000, first=1_000_000))
+    assert len(set(made)) == 5_000
+    assert all(110 <= len(trade) <= 130 for trade in made)

@@ -1,0 +1,289 @@
+"""The catalog: counts each batch once, forgets what is old, and is read while it is written."""
+
+from __future__ import annotations
+
+import sqlite3
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from forebay.catalog import BatchRecord, Catalog, Definition, QueryState
+from forebay.catalog.store import BATCHES_KEPT, HISTORY_KEPT
+
+BATCH = BatchRecord(
+    view="v",
+    source="s",
+    batch=0,
+    records=10,
+    rejected={"Malformed": 2},
+    example="t-0 offset 3: not JSON",
+    lost=(),
+    late=1,
+    offsets={"topics": {}},
+    duration_ms=40,
+)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "home" / "catalog.db"
+
+
+@pytest.fixture
+def catalog(path: Path) -> Iterator[Catalog]:
+    catalog = Catalog(path)
+    yield catalog
+    catalog.close()
+
+
+def test_a_definition_is_kept_as_it_was_put(catalog: Catalog) -> None:
+    source = Definition("s", "source", "CREATE SOURCE s …", 17, {"columns": ["a"]})
+    view = Definition("v", "view", "CREATE MATERIALIZED VIEW v …", 18)
+    catalog.put(view)
+    catalog.put(source)
+    assert catalog.get("s") == source
+    assert catalog.get("nothing") is None
+    assert catalog.all("source") == [source]
+    assert catalog.all("view") == [view]
+    assert catalog.all("sink") == []
+
+
+def test_putting_again_replaces(catalog: Catalog) -> None:
+    catalog.put(Definition("s", "source", "old", 1))
+    catalog.put(Definition("s", "source", "new", 2))
+    assert [found.sql for found in catalog.all("source")] == ["new"]
+
+
+def test_what_is_dropped_is_forgotten_with_all_that_was_known_of_it(catalog: Catalog) -> None:
+    catalog.put(Definition("v", "view", "…", 1))
+    catalog.set_state("v", QueryState.RUNNING, "", 1)
+    catalog.record_batch(BATCH)
+    catalog.record_batch(replace(BATCH, view="other"))
+    catalog.drop("v")
+    assert catalog.get("v") is None
+    assert catalog.state("v") is None
+    assert catalog.history("v") == []
+    assert catalog.batches("v") == []
+    assert [found.view for found in catalog.totals()] == ["other"]
+
+
+def test_a_batch_is_counted_once_however_often_it_is_recorded(catalog: Catalog) -> None:
+    catalog.record_batch(BATCH)
+    once = catalog.totals(), catalog.batches("v")
+    catalog.record_batch(BATCH)
+    catalog.record_batch(replace(BATCH, records=99, lost=("t-0 [0, 5)",)))
+    assert (catalog.totals(), catalog.batches("v")) == once
+
+
+def test_an_older_batch_than_the_last_changes_nothing(catalog: Catalog) -> None:
+    catalog.record_batch(replace(BATCH, batch=5))
+    catalog.record_batch(replace(BATCH, batch=4))
+    assert catalog.totals()[0].records == 10
+
+
+def test_totals_add_up_over_batches(catalog: Catalog) -> None:
+    catalog.record_batch(BATCH)
+    catalog.record_batch(
+        replace(BATCH, batch=1, records=5, rejected={"Malformed": 1, "Overflow": 3}, lost=("t-0 [7, 9)",))
+    )
+    catalog.record_batch(replace(BATCH, batch=2, records=1, rejected={}, example=None, offsets={"x": 1}))
+    (total,) = catalog.totals(view="v", source="s")
+    assert total.records == 16
+    assert total.rejected == {"Malformed": 3, "Overflow": 3}
+    assert total.lost == ("t-0 [7, 9)",)
+    assert total.late == 3
+    assert total.batch == 2
+    assert total.offsets == {"x": 1}
+    assert total.example == BATCH.example
+
+
+def test_totals_are_kept_apart_by_view_and_source(catalog: Catalog) -> None:
+    for view in ("v", "w"):
+        for source in ("s", "t"):
+            catalog.record_batch(replace(BATCH, view=view, source=source))
+    assert [(t.view, t.source) for t in catalog.totals()] == [
+        ("v", "s"), ("v", "t"), ("w", "s"), ("w", "t"),
+    ]  # fmt: skip
+    assert [t.view for t in catalog.totals(source="s")] == ["v", "w"]
+    assert [t.source for t in catalog.totals(view="w")] == ["s", "t"]
+    (row,) = catalog.batches("v")
+    assert row[2:4] == (20, 4)  # one batch took from two sources
+
+
+def test_batches_are_listed_newest_first_and_bounded(catalog: Catalog) -> None:
+    with catalog._transaction() as db:  # a thousand transactions would only be slow
+        db.executemany("INSERT INTO batches VALUES ('v', ?, 0, 1, 0, 0)", [(n,) for n in range(BATCHES_KEPT)])
+    for number in range(BATCHES_KEPT, BATCHES_KEPT + 5):
+        catalog.record_batch(replace(BATCH, batch=number))
+    found = catalog.batches("v", limit=10_000)
+    assert len(found) == BATCHES_KEPT
+    assert [row[0] for row in found[:2]] == [BATCHES_KEPT + 4, BATCHES_KEPT + 3]
+    assert len(catalog.batches("v")) == 50
+
+
+def test_the_state_is_the_last_one_and_the_history_has_them_in_order(catalog: Catalog) -> None:
+    assert catalog.state("v") is None
+    catalog.set_state("v", QueryState.STARTING, "", 1)
+    catalog.set_state("v", QueryState.FAILED, "FB3004: …", 2)
+    assert catalog.state("v") == (QueryState.FAILED, "FB3004: …", 2)
+    assert [(state, message) for _, state, message in catalog.history("v")] == [
+        ("starting", ""),
+        ("failed", "FB3004: …"),
+    ]
+
+
+def test_the_history_is_bounded(catalog: Catalog) -> None:
+    with catalog._transaction() as db:
+        db.executemany(
+            "INSERT INTO status_history (view, state, message, at_ms) VALUES ('v', 'running', ?, 0)",
+            [(str(number),) for number in range(HISTORY_KEPT)],
+        )
+    for number in range(3):
+        catalog.set_state("v", QueryState.RETRYING, f"again {number}", 1)
+    history = catalog.history("v")
+    assert len(history) == HISTORY_KEPT
+    assert history[-1][2] == "again 2"
+    assert history[0][2] == "3"
+
+
+def test_nobody_else_may_read_the_files(catalog: Catalog, path: Path) -> None:
+    catalog.put(Definition("s", "source", "…", 1))
+    files = list(path.parent.iterdir())
+    assert len(files) >= 2  # the write-ahead log is one
+    assert {file.stat().st_mode & 0o777 for file in files} == {0o600}
+    assert path.parent.stat().st_mode & 0o777 == 0o700
+
+
+def test_what_one_process_wrote_another_finds(catalog: Catalog, path: Path) -> None:
+    catalog.record_batch(BATCH)
+    catalog.set_state("v", QueryState.RUNNING, "", 1)
+    code = (
+        "import sys; from pathlib import Path; from forebay.catalog import Catalog\n"
+        "c = Catalog(Path(sys.argv[1])); print(c.totals()[0].records, c.state('v')[0])"
+    )
+    done = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["10", "running"]
+
+
+def test_a_reader_does_not_wait_for_a_writer_and_sees_whole_transactions(
+    catalog: Catalog, path: Path
+) -> None:
+    catalog.record_batch(BATCH)
+    reader = Catalog(path)
+    try:
+        with catalog._transaction() as db:
+            db.execute("UPDATE totals SET records = 99")
+            assert reader.totals()[0].records == 10
+        assert reader.totals()[0].records == 99
+    finally:
+        reader.close()
+
+
+WRITER = """
+import sys
+from dataclasses import replace
+from pathlib import Path
+from forebay.catalog import BatchRecord, Catalog, QueryState
+catalog = Catalog(Path(sys.argv[1]))
+print("ready", flush=True)
+for n in range(200):
+    catalog.record_batch(BatchRecord(sys.argv[2], "s", n, 7, {}, None, (), 0, {"n": n}, 1))
+    catalog.set_state(sys.argv[2], QueryState.RUNNING, "", n)
+"""
+
+
+def test_a_catalog_is_read_while_two_processes_write_it(path: Path) -> None:
+    writers = [
+        subprocess.Popen(
+            [sys.executable, "-c", WRITER, str(path), view], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        for view in ("v", "w")
+    ]  # fmt: skip
+    looks = 0
+    reader: Catalog | None = None
+    try:
+        for writer in writers:
+            assert writer.stdout
+            assert writer.stdout.readline() == "ready\n", writer.communicate()[1]
+        reader = Catalog(path)
+        while any(writer.poll() is None for writer in writers):
+            for total in reader.totals():
+                assert total.records == 7 * (total.batch + 1)
+                assert total.offsets == {"n": total.batch}
+            looks += 1
+        assert [writer.returncode for writer in writers] == [0, 0], [w.communicate() for w in writers]
+        assert [total.records for total in reader.totals()] == [1400, 1400]
+        assert looks > 3
+    finally:
+        for writer in writers:
+            writer.kill()
+            writer.communicate()
+        if reader:
+            reader.close()
+
+
+def test_many_open_a_new_catalog_at_once(path: Path) -> None:
+    code = (
+        "import sys; from pathlib import Path; from forebay.catalog import Catalog, Definition\n"
+        "sys.stdin.readline()\n"
+        "c = Catalog(Path(sys.argv[1])); c.put(Definition(sys.argv[2], 'source', 'x', 1)); c.close()"
+    )
+    openers = [
+        subprocess.Popen(
+            [sys.executable, "-c", code, str(path), f"s{number}"],
+            stdin=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for number in range(4)
+    ]
+    for opener in openers:
+        assert opener.stdin
+        opener.stdin.write("go\n")
+        opener.stdin.flush()
+    complaints = [opener.communicate()[1] for opener in openers]
+    assert complaints == [""] * 4
+    catalog = Catalog(path)
+    assert [found.name for found in catalog.all("source")] == ["s0", "s1", "s2", "s3"]
+    catalog.close()
+
+
+def test_one_connection_serves_all_threads_of_a_process(catalog: Catalog) -> None:
+    failures: list[BaseException] = []
+
+    def work(view: str) -> None:
+        try:
+            for number in range(30):
+                catalog.record_batch(replace(BATCH, view=view, batch=number))
+                catalog.totals(view=view)
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=work, args=(f"v{number}",)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+    assert [total.records for total in catalog.totals()] == [300] * 4
+
+
+def test_a_transaction_that_fails_leaves_nothing(catalog: Catalog) -> None:
+    catalog.record_batch(BATCH)
+    with pytest.raises(TypeError):
+        catalog.record_batch(replace(BATCH, batch=1, offsets={"x": object()}))
+    assert catalog.totals()[0].batch == 0
+    catalog.record_batch(replace(BATCH, batch=1))
+    assert catalog.totals()[0].batch == 1
+
+
+def test_the_file_is_plain_sqlite(catalog: Catalog, path: Path) -> None:
+    catalog.put(Definition("s", "source", "…", 1))
+    connection = sqlite3.connect(path)
+    assert connection.execute("SELECT name, kind FROM objects").fetchall() == [("s", "source")]
+    connection.close()

@@ -1,0 +1,202 @@
+"""The parts of the runtime that need neither a broker nor Spark."""
+
+from __future__ import annotations
+
+import io
+import json
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyspark.sql.types import StructType
+from rich.console import Console
+
+from forebay.backoff import MAX_MS, MIN_MS, Backoff, with_backoff
+from forebay.cli.output import Output, plain, show
+from forebay.connectors.contract import Offsets, SourceCheckpoint, SourceConfig
+from forebay.connectors.datagen import DatagenSource
+from forebay.errors import AlreadyRunningError, AuthError, CommitError, ForebayError, UnreachableError
+from forebay.runtime import checkpoints
+from forebay.runtime.commits import GroupCommitter
+from forebay.runtime.lock import ViewLock
+from forebay.runtime.results import Result
+
+
+def _checkpoint(path: Path, offsets: dict[int, Offsets], committed: list[int]) -> None:
+    for name in ("offsets", "commits"):
+        (path / name).mkdir(parents=True)
+    (path / "metadata").write_text('{"id":"71b0c6ac-ce09-441b-91c3-268024e14eef"}')
+    for batch, position in offsets.items():
+        (path / "offsets" / str(batch)).write_text(f'v1\n{{"batchWatermarkMs":0}}\n{json.dumps(position)}')
+        (path / "offsets" / f".{batch}.crc").write_bytes(b"crc")
+    for batch in committed:
+        (path / "commits" / str(batch)).write_text('v1\n{"nextBatchWatermarkMs":0}')
+
+
+def test_the_checkpoint_is_read_up_to_the_last_committed_batch_not_the_last_planned(tmp_path: Path) -> None:
+    _checkpoint(tmp_path, {9: {"source": "t", "row": 9}, 10: {"source": "t", "row": 10}}, [8, 9])
+    found = checkpoints.committed(tmp_path)
+    assert found is not None
+    assert (found.batch, found.offsets) == (9, ({"source": "t", "row": 9},))
+    assert found.query_id == checkpoints.query_id(tmp_path) == "71b0c6ac-ce09-441b-91c3-268024e14eef"
+
+
+def test_batches_are_numbers_so_ten_comes_after_nine(tmp_path: Path) -> None:
+    _checkpoint(tmp_path, {10: {"source": "t", "row": 10}}, [2, 9, 10])
+    found = checkpoints.committed(tmp_path)
+    assert found is not None
+    assert found.batch == 10
+
+
+def test_no_checkpoint_and_no_finished_batch_are_both_none(tmp_path: Path) -> None:
+    assert checkpoints.committed(tmp_path) is None
+    _checkpoint(tmp_path, {0: {"source": "t", "row": 1}}, [])
+    assert checkpoints.committed(tmp_path) is None
+
+
+def test_a_view_is_run_by_one_process_at_a_time_and_the_lock_ends_with_the_process(tmp_path: Path) -> None:
+    path = tmp_path / "v" / "lock"
+    holder = subprocess.Popen(
+        [
+            sys.executable,
+            "-c",
+            "import sys; from pathlib import Path; from forebay.runtime.lock import ViewLock\n"
+            "lock = ViewLock('v', Path(sys.argv[1])); lock.acquire(); print('held', flush=True); sys.stdin.read()",
+            str(path),
+        ],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    assert holder.stdout is not None
+    assert holder.stdin is not None
+    assert holder.stdout.readline() == b"held\n"
+    lock = ViewLock("v", path)
+    with pytest.raises(AlreadyRunningError, match=f"process {holder.pid}"):
+        lock.acquire()
+    holder.kill()
+    holder.wait()
+    holder.stdout.close()
+    holder.stdin.close()
+    lock.acquire()
+    lock.release()
+
+
+def test_backoff_starts_at_100_ms_doubles_and_ends_at_30_s() -> None:
+    backoff = Backoff()
+    waits = [backoff.failed() for _ in range(12)]
+    assert waits[:4] == [0.1, 0.2, 0.4, 0.8]
+    assert waits[-1] == MAX_MS / 1000 == 30.0
+    backoff.over()
+    assert backoff.failed() == MIN_MS / 1000
+
+
+def test_only_an_unreachable_system_is_waited_for() -> None:
+    heard: list[float] = []
+    tries = iter([UnreachableError("away"), UnreachableError("away"), None])
+
+    def attempt() -> str:
+        error = next(tries)
+        if error:
+            raise error
+        return "there"
+
+    assert with_backoff(attempt, timeout_s=None, notify=lambda _, wait: heard.append(wait)) == "there"
+    assert heard == [0.1, 0.2]
+
+    def refused() -> str:
+        raise AuthError("no")
+
+    with pytest.raises(AuthError):
+        with_backoff(refused, timeout_s=None)
+
+    def never() -> str:
+        raise UnreachableError("away for good")
+
+    with pytest.raises(UnreachableError):
+        with_backoff(never, timeout_s=0.25)
+
+
+class _Flaky(DatagenSource):
+    """A real connector whose commits fail as often as it is told."""
+
+    failures = 0
+
+    def commit_offsets(self, checkpoint: SourceCheckpoint) -> None:
+        if self.failures:
+            self.failures -= 1
+            raise CommitError("the coordinator moved")
+        super().commit_offsets(checkpoint)
+
+
+def _flaky(failures: int) -> _Flaky:
+    connector = _Flaky(SourceConfig("t", "datagen", {}, StructType()))
+    connector.failures = failures
+    return connector
+
+
+def test_a_commit_that_fails_is_tried_again_until_it_works_and_the_trouble_is_told() -> None:
+    told: list[ForebayError | None] = []
+    committer = GroupCommitter(lambda source, error: told.append(error))
+    connector = _flaky(2)
+    committer.submit("t", connector, SourceCheckpoint({"row": 5, "epoch_ms": 0}, 3))
+    assert committer.flush(10)
+    committer.close()
+    found = connector.current_offsets()
+    assert found is not None
+    assert found.offsets["row"] == 5
+    assert [error is None for error in told] == [False, False, True]
+
+
+def test_a_newer_position_replaces_one_that_waits_and_nothing_older_is_committed_after_it() -> None:
+    failed = threading.Event()
+    committer = GroupCommitter(lambda source, error: failed.set() if error else None)
+    connector = _flaky(1)
+    committer.submit("t", connector, SourceCheckpoint({"row": 1, "epoch_ms": 0}, 1))
+    assert failed.wait(5)
+    committer.submit("t", connector, SourceCheckpoint({"row": 2, "epoch_ms": 0}, 2))
+    assert committer.flush(10)
+    committer.close()
+    found = connector.current_offsets()
+    assert found is not None
+    assert found.epoch == 2
+
+
+def test_a_result_is_a_table_in_every_shape() -> None:
+    result = Result.of(("name", "n"), [("a", 1), (None, 2)])
+    assert result.arrow() == pa.table({"name": ["a", None], "n": [1, 2]})
+    assert result.fetchall() == [("a", 1), (None, 2)]
+    assert result.rows() == [{"name": "a", "n": 1}, {"name": None, "n": 2}]
+    assert result.pl().shape == result.df().shape == (2, 2)
+    assert "<td>NULL</td>" in result._repr_html_()
+    screen = io.StringIO()
+    result.show(limit=1, console=Console(file=screen, width=80))
+    assert "(2 rows, 1 not shown)" in screen.getvalue()
+    with pytest.raises(TypeError):
+        result.spark()
+
+
+def test_html_of_a_result_is_escaped() -> None:
+    assert "<script>" not in Result.of(("x",), [("<script>",)])._repr_html_()
+
+
+def test_json_output_is_json_whatever_the_types(capsys: pytest.CaptureFixture[str]) -> None:
+    from datetime import UTC, datetime
+
+    when = datetime(2026, 1, 28, 10, 30, tzinfo=UTC)
+    show(Result.of(("t", "b"), [(when, b"\x00\x01")]), Output.json)
+    assert json.loads(capsys.readouterr().out) == [{"t": "2026-01-28T10:30:00+00:00", "b": "AAE="}]
+    show(Result.of(("n",), [(1,), (2,)]), Output.jsonl)
+    assert [json.loads(line) for line in capsys.readouterr().out.splitlines()] == [{"n": 1}, {"n": 2}]
+    assert plain(object) == str(object)
+
+
+def test_what_a_statement_did_goes_to_stderr_so_that_stdout_is_data(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    show(Result(done="source t created"), Output.json)
+    seen = capsys.readouterr()
+    assert seen.out == ""
+    assert "source t created" in seen.err
