@@ -82,9 +82,11 @@ def test_the_last_failure_is_raised_when_the_time_is_up() -> None:
         raise UnreachableError(f"away {len(tries)}")
 
     began = time.monotonic()
-    with pytest.raises(UnreachableError, match="away 3"):
-        backoff.with_backoff(attempt, timeout_s=0.5)
-    assert time.monotonic() - began <= 0.5
+    with pytest.raises(UnreachableError) as caught:
+        backoff.with_backoff(attempt, timeout_s=1.0)
+    assert time.monotonic() - began < 2.0
+    assert len(tries) > 1
+    assert caught.value.message == f"away {len(tries)}"
 
 
 # -- nobody there -----------------------------------------------------------------------------------------

@@ -135,6 +135,9 @@ def transact(cluster: Cluster, topic: str, commits: list[bool], size: int = 5) -
             committed += range(number * size, number * size + size)
         else:
             producer.abort_transaction(30)
+    # The broker answers before it has written the marker.
+    end = len(commits) * (size + 1)
+    eventually(lambda: cluster.watermarks(topic)[0][1] == end, "the last marker is in the log")
     return committed
 
 

@@ -88,11 +88,13 @@ def test_compaction_keeps_the_contents_and_a_subscriber_sees_no_row_twice(
     db.execute(f"CREATE MATERIALIZED VIEW {view} AS SELECT id FROM {source}")
     db.execute(f"CREATE MATERIALIZED VIEW {sums} AS SELECT k, count(*) AS n FROM {source} GROUP BY k")
     followed = []
-    subscription = db.subscribe(view, timeout=3)
-    for batch in subscription:
+    subscription = db.subscribe(view, timeout=60)
+    for batch in subscription:  # while batches are written and compacted
         followed.append(batch)
-        if len(followed) == 1:
-            caught_up(db)
+        if len(ids(followed)) >= 40:
+            break
+    caught_up(db)
+    followed += db.subscribe(view, after=subscription.position + 1, timeout=0)
     assert ids(followed) == list(range(40))
     assert rows(db, f"SELECT count(*), count(DISTINCT id) FROM {view}") == [(40, 40)]
     assert rows(db, f"SELECT k, n FROM {sums} ORDER BY k") == [("a", 20), ("b", 20)]

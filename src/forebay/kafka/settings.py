@@ -72,6 +72,8 @@ def consumer_settings(options: Options, **more: Any) -> dict[str, Any]:
         "partition.assignment.strategy": options["partition.assignment.strategy"],
         "enable.partition.eof": True,
     }
+    # The default of 1000 stalls a reader that has caught up with its queue.
+    settings.setdefault("fetch.queue.backoff.ms", 5)
     for key in (
         "session.timeout.ms",
         "heartbeat.interval.ms",

@@ -27,6 +27,7 @@ from pyspark.sql.types import StructType
 from forebay.backoff import with_backoff
 from forebay.connectors.contract import Offsets, SourceBatch, SourceConfig, SourceConnector, Split
 from forebay.connectors.registry import default_registry
+from forebay.errors import UnsupportedSqlError
 from forebay.source.rejected import REJECTED, with_rejected
 
 log = logging.getLogger("forebay.source")
@@ -71,14 +72,19 @@ class ForebaySource(DataSource):
         return SourceConfig(name, connector, given, schema)
 
     def _declared(self, schema: StructType) -> StructType:
-        """The columns to decode: what Spark asks for, without those the source adds by itself."""
+        """The columns to decode: what Spark asks for, without those the source itself adds at the end."""
         if COLUMNS in self.options:
             return StructType.fromJson(json.loads(self.options[COLUMNS]))
-        probe = default_registry().make(self._config(StructType()))
-        added = {field.name for field in probe.full_schema().fields} | {REJECTED.name}
-        if probe.discover_schema() is not None:
-            added -= {field.name for field in probe.discover_schema() or StructType()}
-        return StructType([field for field in schema.fields if field.name not in added])
+        asked = [field for field in schema.fields if field.name != REJECTED.name]
+        for count in range(len(asked), 0, -1):
+            declared = StructType(asked[:count])
+            try:
+                full = default_registry().make(self._config(declared)).full_schema()
+            except UnsupportedSqlError:
+                continue  # a column that the source adds is still among them
+            if full.names == [field.name for field in asked]:
+                return declared
+        return StructType(asked)
 
     def streamReader(self, schema: StructType) -> ForebayStreamReader:
         return ForebayStreamReader(self._config(self._declared(schema)), dict(self.options), schema)

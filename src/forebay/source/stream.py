@@ -9,6 +9,7 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 
 from forebay.connectors.contract import Offsets, SourceConfig, SourceConnector
+from forebay.options import dereference
 from forebay.source import datasource
 from forebay.source.rejected import schema_with_rejected, split_off
 
@@ -43,7 +44,7 @@ def streaming_frame(
         "connector": config.connector,
     }
     reader = spark.readStream.format(datasource.FORMAT).schema(schema_with_rejected(connector.full_schema()))
-    frame = split_off(reader.options(**{**config.options, **own}).load(), METRIC_PREFIX + config.name)
+    frame = split_off(reader.options(**_resolved(config), **own).load(), METRIC_PREFIX + config.name)
     if event_time is not None:
         frame = frame.withWatermark(event_time.column, f"{event_time.delay_ms} milliseconds")
     return frame
@@ -58,4 +59,9 @@ def batch_frame(spark: SparkSession, config: SourceConfig, connector: SourceConn
         "connector": config.connector,
     }
     reader = spark.read.format(datasource.FORMAT).schema(connector.full_schema())
-    return reader.options(**{**config.options, **own}).load()
+    return reader.options(**_resolved(config), **own).load()
+
+
+def _resolved(config: SourceConfig) -> dict[str, str]:
+    """The options with `${NAME}` looked up here: the workers' environment is not the driver's."""
+    return {key: dereference(key, text) for key, text in config.options.items()}

@@ -141,13 +141,13 @@ class _Stats:
             if not any(test(field.type) for test in _WITH_BOUNDS):
                 continue
             self._nulls[field.name] = self._nulls.get(field.name, 0) + column.null_count
+            if pa.types.is_floating(field.type) and pc.any(pc.is_nan(column)).as_py():
+                # NaN is greater than every number, but min_max leaves it out: no bounds, rather than wrong ones.
+                self._low[field.name] = self._high[field.name] = _UNKNOWN
+                continue
             bounds = pc.min_max(column)
             low, high = bounds["min"].as_py(), bounds["max"].as_py()
-            if (
-                low is None or low != low or high != high
-            ):  # all NULL, or NaN: no bounds are better than wrong ones
-                if low is not None:
-                    self._low[field.name] = self._high[field.name] = _UNKNOWN
+            if low is None:  # all NULL
                 continue
             self._low[field.name] = _least(self._low.get(field.name), low, min)
             self._high[field.name] = _least(self._high.get(field.name), high, max)
