@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import asdict
 from json import dumps
 from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).parents[2]))  # benchmarks is no installed package
 
 from benchmarks import memory, report
 from benchmarks.peers.contract import Outcome, Sample

@@ -1,0 +1,76 @@
+"""The query that every Spark peer runs: all that a topic holds, every column, in micro-batches."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from benchmarks.peers.contract import Outcome, Task, timed
+from benchmarks.peers.sampling import MemorySampler
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+COLUMNS = (
+    "trade_id BIGINT, symbol STRING, price DOUBLE, quantity INT, side STRING, venue STRING, "
+    "event_time TIMESTAMP"
+)
+
+
+@dataclass
+class Tally:
+    """What the sink has seen so far."""
+
+    records: int = 0
+    checksum: int = 0
+    batches: int = 0
+    batch_s: float = 0.0
+
+    def add(self, batch: DataFrame, _: int) -> None:
+        """A hash over all columns: none can be pruned away, and a wrong value shows."""
+        start = time.monotonic()
+        columns = ", ".join(f"`{name}`" for name in batch.columns)
+        row = batch.selectExpr("count(*) AS n", f"bit_xor(xxhash64({columns})) AS h").collect()[0]
+        self.records += row["n"]
+        self.checksum ^= row["h"] or 0
+        self.batches += 1
+        self.batch_s += time.monotonic() - start
+
+
+def spark_settings(task: Task) -> dict[str, str]:
+    """Set alike for all Spark peers; what is left out has Spark's default."""
+    return {
+        "spark.driver.memory": task.heap,
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.extraJavaOptions": "-Xss16m",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.sql.warehouse.dir": str(Path(task.work) / "warehouse"),
+    }
+
+
+def measure_query(frame_of: Callable[[str], DataFrame], task: Task, version: str) -> Outcome:
+    """Read the warm-up topic untimed, then the topic, timed. `frame_of(topic)` is a streaming frame."""
+    _consume(frame_of(task.warmup_topic), Tally(), Path(task.work) / "warmup")
+    tally = Tally()
+    sampler = MemorySampler(task.sample_s, lambda: tally.records) if task.sample_s else None
+    if sampler:
+        sampler.start()
+    with timed() as clock:
+        _consume(frame_of(task.topic), tally, Path(task.work) / "measured")
+    samples = sampler.stop() if sampler else ()
+    checksum = f"{tally.checksum & (2**64 - 1):016x}"
+    return Outcome(
+        version, tally.records, checksum, tally.batches, clock.wall_s, tally.batch_s, clock.cpu, samples
+    )
+
+
+def _consume(frame: DataFrame, tally: Tally, checkpoint: Path) -> None:
+    writer = frame.writeStream.trigger(availableNow=True).foreachBatch(tally.add)
+    writer.option("checkpointLocation", str(checkpoint)).start().awaitTermination()
