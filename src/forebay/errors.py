@@ -30,7 +30,8 @@
     │   ├── WaitTimeoutError         FB4002  exit code 4
     │   ├── AlreadyRunningError      FB4003
     │   ├── CheckpointError          FB4004
-    │   └── SessionClosedError       FB4005
+    │   ├── SessionClosedError       FB4005
+    │   └── WorkerLostError          FB4006  a Python worker of Spark's; retryable
     └── StackError                   FB5000  the embedded broker and registry
         ├── JavaMissingError         FB5001
         ├── DownloadError            FB5002  retryable; exit code 3
@@ -289,6 +290,11 @@ class CheckpointError(RuntimeFailure):
 class SessionClosedError(RuntimeFailure):
     code = "FB4005"
     default_remedy = "open a new one with forebay.connect()"
+
+
+class WorkerLostError(RuntimeFailure):
+    code = "FB4006"
+    retryable = True
 
 
 class StackError(ForebayError):

@@ -147,7 +147,7 @@ class _Names(Completer):
         self._fixed = (*KEYWORDS, *(f"'{name}' = " for name in KAFKA.names()), *DEAD_LETTER.names())
 
     def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:
-        word = document.get_word_before_cursor(WORD=True)
+        word = document.get_word_before_cursor(WORD=True).lstrip("(")
         line = document.text_before_cursor.split("\n")[-1].lstrip()
         existing = [
             row["name"] for kind in ("SOURCES", "VIEWS") for row in self._session.sql(f"SHOW {kind}").rows()

@@ -18,13 +18,15 @@ from pyspark.sql.streaming import StreamingQuery
 from forebay.backoff import Backoff
 from forebay.catalog import QueryState
 from forebay.connectors.contract import Offsets, SourceConnector
-from forebay.errors import CheckpointError, ForebayError, QueryFailedError, from_text
+from forebay.errors import CheckpointError, ForebayError, QueryFailedError, WorkerLostError, from_text
 from forebay.runtime import checkpoints
 from forebay.runtime.lock import ViewLock
 from forebay.runtime.positions import earlier
 from forebay.views.table import ViewTable
 
 log = logging.getLogger("forebay.query")
+
+MAX_WORKERS_LOST = 5  # in a row, without a batch in between: then it is the batch that kills them
 
 
 @dataclass(frozen=True)
@@ -95,6 +97,7 @@ class RunningQuery:
         self.lock = ViewLock(name, paths.lock)
         self._stopping = threading.Event()
         self._backoff = Backoff()
+        self._workers_lost = 0
         self.changed = threading.Condition()
         self.state = QueryState.STARTING
 
@@ -161,6 +164,7 @@ class RunningQuery:
                 self.progress.batch = event.batchId
                 self.progress.batch_ms = event.durationMs.get("triggerExecution", 0)
                 self._backoff.over()
+                self._workers_lost = 0
             self.progress.records_per_second = event.processedRowsPerSecond if event.numInputRows else 0.0
             self.changed.notify_all()
 
@@ -177,8 +181,9 @@ class RunningQuery:
         if self._stopping.is_set() or message is None:
             self._set_state(QueryState.STOPPED, "")
             return
-        error = from_text(message)
-        if error is not None and error.retryable:
+        error = from_text(message) or _passing(message)
+        self._workers_lost += isinstance(error, WorkerLostError)
+        if error is not None and error.retryable and self._workers_lost <= MAX_WORKERS_LOST:
             self._set_state(QueryState.RETRYING, str(error))
             threading.Thread(target=self._restart, name=f"forebay-restart-{self.name}", daemon=True).start()
             return
@@ -285,6 +290,21 @@ def by_source(
         known = found.get(name)
         found[name] = position if known is None else earlier(known, position)
     return found
+
+
+# What Spark says when a process of its own was slow or died, and the next try has every chance.
+_PASSING = (
+    "Timed out while waiting for the Python worker",
+    "Python worker exited unexpectedly",
+    "Python worker failed to connect back",
+    "ExecutorLostFailure",
+)
+
+
+def _passing(message: str) -> ForebayError | None:
+    if any(sign in message for sign in _PASSING):
+        return WorkerLostError(_last_line(message))
+    return None
 
 
 def _last_line(message: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import sys
@@ -65,7 +66,8 @@ def start(master: str, conf: Mapping[str, str], warehouse: Path) -> SparkSession
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
     # A query's failure reaches the user as one of our errors; Spark's own log says it again, in Scala, and
-    # PySpark's a third time, with the whole plan in one line of JSON.
+    # PySpark's and py4j's once more each, with the whole plan in one line of JSON and with a traceback.
+    logging.getLogger("py4j.clientserver").setLevel(logging.CRITICAL)
     for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
         PySparkLogger.getLogger(name).disabled = True
     spark.sparkContext.setLogLevel(os.environ.get("FOREBAY_SPARK_LOG", "OFF"))
