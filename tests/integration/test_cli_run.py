@@ -19,7 +19,7 @@ import pytest
 from deltalake import DeltaTable
 from prompt_toolkit.completion import CompleteEvent
 from prompt_toolkit.document import Document
-from sessions import caught_up, checkpointed, connect, create_source, event, events, name, rows
+from sessions import checkpointed, connect, events, name, rows
 from support import Cluster, eventually
 
 from forebay.cli.shell import _Names
@@ -84,7 +84,7 @@ def test_run_until_caught_up_and_then_look_at_it_from_every_side(
         "plain": ("stopped", 21, 1),
         "sums": ("stopped", 21, 1),
     }
-    code, out, words = forebay(home, "lag", "-o", "json")
+    code, out, words = forebay(home, "lag", "-o", "json", **settings)
     assert code == 0, words
     committed, ends = cluster.committed(group, topic), cluster.watermarks(topic)
     assert [(row["partition"], row["committed"], row["end"], row["lag"]) for row in json.loads(out)] == [
@@ -96,23 +96,22 @@ def test_run_until_caught_up_and_then_look_at_it_from_every_side(
     assert {(row["k"], row["total"]) for row in lines} == {("a", 90), ("b", 100)}
 
     query = "SELECT k, total FROM sums ORDER BY k; SHOW VIEWS"
-    code, out, words = forebay(home, "sql", "-e", query, "-o", "jsonl")
+    code, out, words = forebay(home, "sql", "-e", query, "-o", "jsonl", **settings)
     assert code == 0, words
     found = [json.loads(line) for line in out.splitlines()]
     assert found[:2] == [{"k": "a", "total": 90}, {"k": "b", "total": 100}]
     assert [row["name"] for row in found[2:]] == ["plain", "sums"]
-    code, out, _ = forebay(home, "show", "sources")
-    assert code == 0
-    assert topic in out.replace("\n", "")
 
 
 def test_sigterm_finishes_the_batch_commits_and_ends_with_0_while_others_may_read(
-    tmp_path: Path, pipeline: Path, cluster: Cluster
+    tmp_path: Path, pipeline: Path, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     topic, group, home = cluster.make_topic(3), name("group"), tmp_path / "home"
     cluster.produce(topic, events(range(3000)))
     settings = {"BROKERS": cluster.bootstrap_servers, "TOPIC": topic, "GROUP": group, "BATCH": "60"}
-    process = start(home, "run", str(pipeline), **settings)
+    for key, value in settings.items():  # a definition keeps ${NAME}: whoever uses it must know the value
+        monkeypatch.setenv(key, value)
+    process = start(home, "run", str(pipeline))
     try:
         eventually(lambda: (home / "views" / "sums" / "table").exists(), "it runs", timeout=60)
         with connect(home) as reader:  # another process: this one
@@ -138,7 +137,8 @@ def test_sigterm_finishes_the_batch_commits_and_ends_with_0_while_others_may_rea
     for view in ("plain", "sums"):
         logs = home / "views" / view / "checkpoint"
         planned, done = (
-            {entry.name for entry in (logs / log).iterdir() if entry.name.isdigit()} for log in ("offsets", "commits")
+            {entry.name for entry in (logs / log).iterdir() if entry.name.isdigit()}
+            for log in ("offsets", "commits")
         )
         assert planned == done  # no batch is half done
     reached = checkpointed(home, "plain", topic)
@@ -173,8 +173,8 @@ def test_a_pipeline_that_fails_ends_with_1_and_says_why(tmp_path: Path) -> None:
     script = tmp_path / "fails.sql"
     script.write_text(
         "CREATE SOURCE gen (n BIGINT) FROM DATAGEN (number_of_rows = 10, 'fields.n.kind' = 'sequence');\n"
-        "CREATE SOURCE on (n BIGINT) FROM DATAGEN (rows_per_second = 1);\n"
-        "CREATE MATERIALIZED VIEW fine AS SELECT n FROM on;\n"
+        "CREATE SOURCE endless (n BIGINT) FROM DATAGEN (rows_per_second = 1);\n"
+        "CREATE MATERIALIZED VIEW fine AS SELECT n FROM endless;\n"
         "CREATE MATERIALIZED VIEW bad AS SELECT 1 DIV (n - 5) AS x FROM gen;\n"
     )
     code, out, words = forebay(tmp_path / "home", "run", str(script), "--timeout", "60")
@@ -215,7 +215,6 @@ def test_a_broker_that_cannot_be_reached_ends_with_3_and_its_address(tmp_path: P
     code, out, words = forebay(tmp_path / "home", "run", str(script))
     assert (code, out) == (3, "")
     assert "127.0.0.1:9" in words
-    assert "trying again in 0.1 s" in words
     assert "Traceback" not in words
     assert json.loads(forebay(tmp_path / "home", "show", "sources", "-o", "json")[1]) == []
 
@@ -279,26 +278,3 @@ def test_the_shell_completes_keywords_options_and_names(tmp_path: Path) -> None:
         assert "generated" in complete("SELECT * FROM gen")
         assert "'bootstrap.servers' = " in complete("CREATE SOURCE x FROM KAFKA ('boot")
         assert complete("") == set()
-
-
-def test_two_views_at_different_speeds_share_a_group_that_is_never_ahead(
-    tmp_path: Path, cluster: Cluster
-) -> None:
-    """Neither position need be the smaller one in every partition."""
-    topic, source = cluster.make_topic(2), name("src")
-    cluster.produce(topic, events(range(100)), partition=0)
-    with connect(tmp_path) as db:
-        db.execute(create_source(cluster, source, topic))
-        db.execute(f"CREATE MATERIALIZED VIEW early AS SELECT id FROM {source}")
-        caught_up(db)
-        cluster.commit(source, topic, {0: 0, 1: 0})
-        cluster.produce(topic, [event(1)], partition=1)
-        db.execute(f"CREATE MATERIALIZED VIEW late AS SELECT id FROM {source}")
-        caught_up(db)
-        first = db._views.running["early"].progress.positions[source]
-        moved = json.loads(json.dumps(first))
-        moved["topics"][topic]["partitions"] = {"0": 40, "1": 9}
-        db._views.running["late"].progress.positions[source] = moved
-        db._on_checkpoint(source, 1, first)
-        assert db._committer.flush(10)
-        assert cluster.committed(source, topic) == {0: 40, 1: 1}

@@ -23,7 +23,9 @@ SCHEMA = "id BIGINT NOT NULL, k STRING, v BIGINT"
 def spark() -> Iterator[SparkSession]:
     builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
     session = (
-        builder.config("spark.sql.shuffle.partitions", "2").config("spark.driver.host", "127.0.0.1").getOrCreate()
+        builder.config("spark.sql.shuffle.partitions", "2")
+        .config("spark.driver.host", "127.0.0.1")
+        .getOrCreate()
     )
     session.dataSource.register(ForebaySource)
     yield session
@@ -85,7 +87,9 @@ def test_a_batch_read_is_a_table_of_all_that_is_there(
     assert frame.where("k = 'a'").agg({"v": "sum"}).collect()[0][0] == sum(range(0, 30, 2))
 
 
-def test_a_small_batch_is_one_task_and_a_large_one_several(cluster: Cluster, kafka_options: KafkaOptions) -> None:
+def test_a_small_batch_is_one_task_and_a_large_one_several(
+    cluster: Cluster, kafka_options: KafkaOptions
+) -> None:
     topic = cluster.make_topic(4)
     cluster.produce(topic, events(range(8)))
     source = ForebaySource({**kafka_options(topic), "forebay.parallelism": "2"})

@@ -142,6 +142,26 @@ def test_a_second_view_that_is_behind_holds_the_group_back(db: Session, cluster:
     drop(db, source)
 
 
+def test_the_group_is_behind_every_view_also_when_each_leads_in_another_partition(
+    db: Session, cluster: Cluster
+) -> None:
+    topic, source, early, late = cluster.make_topic(2), name("src"), name("early"), name("late")
+    cluster.produce(topic, events(range(100)), partition=0)
+    db.execute(create_source(cluster, source, topic))
+    for view in (early, late):
+        db.execute(f"CREATE MATERIALIZED VIEW {view} AS SELECT id FROM {source}")
+    cluster.produce(topic, [event(1)], partition=1)
+    caught_up(db)
+    here = db._views.running[early].progress.positions[source]
+    there = json.loads(json.dumps(here))
+    there["topics"][topic]["partitions"] = {"0": 40, "1": 9}  # behind in one, ahead in the other
+    db._views.running[late].progress.positions[source] = there
+    db._on_checkpoint(source, 1, here)
+    assert db._committer.flush(10)
+    assert cluster.committed(source, topic) == {0: 40, 1: 1}
+    drop(db, source)
+
+
 def test_a_first_start_takes_the_offsets_that_the_group_has(db: Session, cluster: Cluster) -> None:
     topic, source, view = cluster.make_topic(2), name("src"), name("view")
     cluster.produce(topic, events(range(20)))
@@ -227,7 +247,9 @@ def test_show_describe_and_explain_tell_what_exists(db: Session, cluster: Cluste
 
     [(plan,)] = rows(db, f"EXPLAIN SELECT * FROM {view} WHERE n > 1")
     assert "Physical Plan" in plan
-    steps = dict(rows(db, f"EXPLAIN CREATE MATERIALIZED VIEW x AS SELECT k, count(*) AS n FROM {source} GROUP BY k"))
+    steps = dict(
+        rows(db, f"EXPLAIN CREATE MATERIALIZED VIEW x AS SELECT k, count(*) AS n FROM {source} GROUP BY k")
+    )
     assert (steps["reads"], steps["emit"], steps["keys"]) == (source, "changes", "k")
     steps = dict(rows(db, "EXPLAIN CREATE SOURCE x (id BIGINT) FROM DATAGEN ()"))
     assert steps["connector"] == "datagen"
@@ -299,4 +321,3 @@ def test_a_closed_session_says_so_and_closing_twice_is_fine(tmp_path: Path) -> N
         session.sql("SHOW SOURCES")
     with pytest.raises(SessionClosedError):
         _ = session.spark
-    assert json.dumps(str(session.home))

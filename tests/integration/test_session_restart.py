@@ -108,7 +108,10 @@ def test_a_batch_that_is_in_the_table_but_not_in_the_checkpoint_is_neither_doubl
     with connect(home) as db:
         db.execute(script(cluster, source, topic))
         caught_up(db)
-        with sqlite3.connect(home / "catalog.db") as live, sqlite3.connect(tmp_path / "catalog.before") as copy:
+        with (
+            sqlite3.connect(home / "catalog.db") as live,
+            sqlite3.connect(tmp_path / "catalog.before") as copy,
+        ):
             live.backup(copy)
         copy.close()
         live.close()

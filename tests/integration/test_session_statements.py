@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from sessions import caught_up, connect, create_source, event, events, name, notes, rows
+from sessions import caught_up, connect, create_source, events, name, notes, rows
 from support import Cluster
 
 from forebay.errors import (
@@ -268,4 +268,3 @@ def test_on_error_is_stored_and_its_options_are_checked(db: Session, cluster: Cl
     assert "dead_letter_topic" in shown
     assert "On error: dead_letter" in notes(db, "DESCRIBE SOURCE careful")
     db.execute("DROP SOURCE careful")
-    assert event(1)

@@ -199,9 +199,18 @@ def test_nested_types_and_every_scalar_come_through_unchanged(db: Session, clust
     caught_up(db)
     [row] = db.sql(f"SELECT * FROM {view}").rows()
     assert (row["flag"], row["tiny"], row["small"], row["i"]) == (True, -128, 32767, -1)
-    assert (row["big"], row["f"], row["d"], str(row["money"])) == (9007199254740993, 0.5, 0.001, "1234567890.12")
+    assert (row["big"], row["f"], row["d"], str(row["money"])) == (
+        9007199254740993,
+        0.5,
+        0.001,
+        "1234567890.12",
+    )
     assert (row["word"], row["day"].isoformat()) == ("größe", "2026-01-15")
     assert utc([(row["at"],)]) == [(START,)]
-    assert (row["list"], row["tags"], row["deep"]) == ([1, None, 3], [("x", 1)], {"a": 7, "b": [{"c": "end"}]})
+    assert (row["list"], row["tags"], row["deep"]) == (
+        [1, None, 3],
+        [("x", 1)],
+        {"a": 7, "b": [{"c": "end"}]},
+    )
     assert dict(rows(db, f"DESCRIBE VIEW {view}"))["money"] == "DECIMAL(12,2)"
     db.execute(f"DROP SOURCE {source} CASCADE")

@@ -98,7 +98,9 @@ def test_compaction_keeps_the_contents_and_a_subscriber_sees_no_row_twice(
     assert ids(followed) == list(range(40))
     assert rows(db, f"SELECT count(*), count(DISTINCT id) FROM {view}") == [(40, 40)]
     assert rows(db, f"SELECT k, n FROM {sums} ORDER BY k") == [("a", 20), ("b", 20)]
-    history = Counter(entry["operation"] for entry in ViewTable(db.home / "views" / view / "table").open().history())
+    history = Counter(
+        entry["operation"] for entry in ViewTable(db.home / "views" / view / "table").open().history()
+    )
     assert history["OPTIMIZE"] == 2
     assert len(ViewTable(db.home / "views" / view / "table").files()) < 8
     assert ids(list(db.subscribe(view, timeout=0))) == list(range(40))
@@ -164,7 +166,9 @@ def test_a_subscription_to_a_view_that_is_updated_shows_before_and_after(
     ]
     cluster.produce(topic, [event(10, k="a")])
     caught_up(db)
-    seen = [row for batch in db.subscribe(view, after=inserts.position, timeout=0) for row in batch.to_pylist()]
+    seen = [
+        row for batch in db.subscribe(view, after=inserts.position, timeout=0) for row in batch.to_pylist()
+    ]
     assert sorted((row["k"], row["total"], row["_change_type"]) for row in seen) == [
         ("a", 1, "update_preimage"),
         ("a", 11, "update_postimage"),
