@@ -13,6 +13,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import psutil
@@ -26,9 +27,13 @@ from forebay.catalog import Catalog
 
 KILLS = int(os.environ.get("FOREBAY_CHAOS_KILLS", "10"))
 SEED = int(os.environ.get("FOREBAY_CHAOS_SEED", str(random.randrange(1_000_000))))
-LONGEST_S = 2.0  # from the first batch to the kill: some batches' time
-EARLY = 0.2  # this share of the kills comes before the first batch is through
+EARLY, EARLY_S = (
+    0.6,
+    8.0,
+)  # this share of the kills: so long after the start, about as long as a first batch takes
+LATE_S = 2.0  # the others: so long after the first batch, some batches' time
 BAD_EVERY = 100
+AHEAD = 20_000  # ten batches: always enough to be in the middle of, never too much to catch up with
 VIEWS = ("plain", "sums")
 GROUP = "chaos"
 PIPELINE = """
@@ -40,17 +45,20 @@ CREATE MATERIALIZED VIEW sums AS SELECT k, count(*) AS n, sum(v) AS total FROM c
 
 
 class Production(threading.Thread):
-    """Produces without a pause worth naming until it is told to end; every so often a record is junk."""
+    """Produces until it is told to end, never further ahead than AHEAD; every so often a record is junk."""
 
-    def __init__(self, servers: str, topic: str) -> None:
+    def __init__(self, servers: str, topic: str, reached: Callable[[], int]) -> None:
         super().__init__(daemon=True)
         self.sent = 0
         self._topic = topic
+        self._reached = reached
         self._ended = threading.Event()
         self._producer = Producer({"bootstrap.servers": servers, "acks": "all", "linger.ms": 5}, logger=QUIET)
 
     def run(self) -> None:
         while not self._ended.wait(0.2):
+            if self.sent - self._reached() > AHEAD:
+                continue
             for number in range(self.sent, self.sent + 100):
                 row = {"id": number, "k": f"k{number % 7}", "v": number}
                 value = '{"id":' if number % BAD_EVERY == 0 else json.dumps(row)
@@ -137,7 +145,11 @@ def test_each_record_is_in_the_views_once_however_often_the_driver_is_killed(
     moments = random.Random(SEED)
     home, script, topic = tmp_path / "home", tmp_path / "pipeline.sql", cluster.make_topic(3)
     script.write_text(PIPELINE.format(brokers=cluster.bootstrap_servers, topic=topic))
-    production = Production(cluster.bootstrap_servers, topic)
+    production = Production(
+        cluster.bootstrap_servers,
+        topic,
+        lambda: min(sum(checkpointed(home, view, topic).values()) for view in VIEWS),
+    )
     production.start()
     killed: list[Pipeline] = []
     broken = 0
@@ -145,8 +157,9 @@ def test_each_record_is_in_the_views_once_however_often_the_driver_is_killed(
         for kill in range(KILLS):
             pipeline = Pipeline(script, home, tmp_path / f"run-{kill}.log")
             killed.append(pipeline)
-            pipeline.await_running(first_batch=moments.random() >= EARLY)
-            time.sleep(moments.uniform(0, LONGEST_S))  # the moment itself is what is random here
+            early = moments.random() < EARLY
+            pipeline.await_running(first_batch=not early)
+            time.sleep(moments.uniform(0, EARLY_S if early else LATE_S))  # the moment is what is random here
             assert_group_is_not_ahead(cluster, home, topic)
             pipeline.kill(whole_group=kill % 2 == 0)
             assert_group_is_not_ahead(cluster, home, topic)

@@ -17,6 +17,7 @@ from rich.text import Text
 
 from forebay.cli.inspect import DEFAULT_HOME, HomeOption
 from forebay.cli.output import Output, show, words
+from forebay.errors import StatementError
 from forebay.runtime.describe import QueryStatus
 from forebay.runtime.session import Session, connect
 
@@ -52,7 +53,7 @@ def run(
     from forebay.options import expand
 
     if not file.is_file():
-        raise typer.BadParameter(f"there is no file {file}")
+        raise StatementError(f"there is no file {file}")
     script = expand(file.read_text())
     stop = threading.Event()
     _stop_on_signals(stop)
