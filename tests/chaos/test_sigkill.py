@@ -137,7 +137,7 @@ def assert_group_is_not_ahead(cluster: Cluster, home: Path, topic: str) -> None:
         assert not ahead, f"the group is ahead of {view} in {ahead}"
 
 
-@pytest.mark.timeout(180 + 40 * KILLS)
+@pytest.mark.timeout(240 + 60 * KILLS)
 def test_each_record_is_in_the_views_once_however_often_the_driver_is_killed(
     cluster: Cluster, tmp_path: Path
 ) -> None:

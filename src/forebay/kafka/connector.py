@@ -283,7 +283,9 @@ class KafkaSource(SourceConnector):
 
     def reached(self, position: Offsets, target: Offsets) -> bool:
         here, there = Position.from_json(position), Position.from_json(target)
-        return all(here.next.get(key, 0) >= offset for key, offset in there.next.items())
+        # Offsets of a topic that was made anew since say nothing about the new one.
+        same = all(here.ids.get(topic) in (None, "", known) for topic, known in there.ids.items())
+        return same and all(here.next.get(key, 0) >= offset for key, offset in there.next.items())
 
     def count(self, start: Offsets, end: Offsets) -> int:
         return sum(len(r) for r in ranges_between(Position.from_json(start), Position.from_json(end)))
