@@ -107,7 +107,7 @@ def test_sigterm_finishes_the_batch_commits_and_ends_with_0_while_others_may_rea
     tmp_path: Path, pipeline: Path, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     topic, group, home = cluster.make_topic(3), name("group"), tmp_path / "home"
-    cluster.produce(topic, events(range(3000)))
+    cluster.produce(topic, events(range(30_000)))
     settings = {"BROKERS": cluster.bootstrap_servers, "TOPIC": topic, "GROUP": group, "BATCH": "60"}
     for key, value in settings.items():  # a definition keeps ${NAME}: whoever uses it must know the value
         monkeypatch.setenv(key, value)
@@ -145,9 +145,9 @@ def test_sigterm_finishes_the_batch_commits_and_ends_with_0_while_others_may_rea
     slower = {n: min(offset, checkpointed(home, "sums", topic)[n]) for n, offset in reached.items()}
     assert cluster.committed(group, topic) == slower
     # Record n went to partition n % 3: what the checkpoint says was read is what the table holds.
-    read = [n for n in range(3000) if n // 3 < reached[n % 3]]
+    read = [n for n in range(30_000) if n // 3 < reached[n % 3]]
     assert sorted(row["id"] for row in table(home, "plain")) == read
-    assert 0 < len(read) < 3000
+    assert 0 < len(read) < 30_000
 
     code, out, _ = forebay(home, "show", "queries", "-o", "json")
     assert code == 0

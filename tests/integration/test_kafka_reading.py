@@ -283,3 +283,17 @@ def test_a_setting_that_the_client_refuses_is_an_option_error_at_open(cluster: C
     source = kafka_source(cluster.kafka_options(cluster.make_topic(1)) | {key: "x"})
     with pytest.raises(OptionValueError, match="the Kafka client refuses its settings"):
         source.open()
+
+
+def test_a_consumer_that_is_used_again_and_again_skips_nothing(cluster: Cluster) -> None:
+    """A partition that one reader had finished with must start anew for the next, not where it stood."""
+    topic = cluster.make_topic(3)
+    for partition in range(3):
+        cluster.produce(topic, numbers(600, 1000 * partition), partition=partition)
+    source = kafka_source(cluster.kafka_options(topic, include_metadata="true"))
+    for start in range(0, 600, 20):
+        got = values(source, *(Range(topic, partition, start, start + 20) for partition in range(3)))
+        wanted = [
+            (partition, 1000 * partition + n) for partition in range(3) for n in range(start, start + 20)
+        ]
+        assert sorted(got) == wanted, f"at {start}"

@@ -48,6 +48,9 @@ class RangeReader:
         self._on_lost = on_lost
         self._moved = self._looked = time.monotonic()
         self._reassign = False
+        self._sure: set[Partition] = set()  # whose first event was the offset we asked for, or came twice
+        self._doubted: set[Partition] = set()
+        self._ignored: set[Partition] = set()  # until they are assigned anew
 
     def chunks(self, size: int) -> Iterator[list[Message]]:
         """The records, at most `size` at a time, each partition's in order."""
@@ -69,11 +72,11 @@ class RangeReader:
                 self._look_for_topics()
 
     def _assign(self) -> None:
-        positions = [TopicPartition(*key, self._next[key]) for key in self._open]
-        self._consumer.assign(positions)
-        # A partition stays paused when it is assigned anew, and whoever had this consumer paused it at its end.
-        self._consumer.resume(positions)
+        # Finished partitions are not paused, only left unread: pausing outlives the assignment, and resuming
+        # after the next one may go on where the last reader of this consumer stood.
+        self._consumer.assign([TopicPartition(*key, self._next[key]) for key in self._open])
         self._reassign = False
+        self._ignored.clear()
 
     def _look_for_topics(self) -> None:
         """The library waits for a topic that is gone as if it were about to come."""
@@ -104,16 +107,34 @@ class RangeReader:
         item = self._open.get(key)
         if item is None:  # past the end of its range, fetched ahead
             return False
-        self._moved = time.monotonic()
         offset = message.offset()
+        if offset < self._next[key] or not self._believe(key, offset):
+            return False
+        self._moved = time.monotonic()
         self._next[key] = offset + 1
         if offset >= item.end - 1:
             self._finish(key)
         return bool(offset < item.end)
 
+    def _believe(self, key: Partition, offset: int) -> bool:
+        """Whether an event is of this assignment. A first one that skips offsets must come twice.
+
+        It may be a gap in the log, which is not a loss; but if it were left over from whoever had this
+        consumer before, believing it would be one.
+        """
+        if key in self._ignored:
+            return False
+        if key in self._sure or offset == self._next[key] or key in self._doubted:
+            self._sure.add(key)
+            return True
+        self._doubted.add(key)
+        self._ignored.add(key)
+        self._reassign = True
+        return False
+
     def _on_event(self, error: KafkaError, key: Partition, message: Message) -> None:
         if error.code() == KafkaError._PARTITION_EOF:
-            if key in self._open:
+            if key in self._open and self._believe(key, message.offset()):
                 self._at_end(key, message.offset())
         elif error.code() in _GONE:
             if key in self._open:
@@ -161,7 +182,6 @@ class RangeReader:
 
     def _finish(self, key: Partition) -> None:
         del self._open[key]
-        self._consumer.pause([TopicPartition(*key)])
 
     def _rest(self, key: Partition) -> Range:
         return Range(*key, self._next[key], self._open[key].end)
