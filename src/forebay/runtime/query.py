@@ -156,12 +156,13 @@ class RunningQuery:
         """A progress event. Its batch, if it had one, is in the checkpoint by now."""
         ends = [end for source in event.sources if (end := offsets_of(source.endOffset))]
         with self.changed:
-            if ends:
+            # An event may come late, after stop() has looked into the checkpoint: it must not lead back.
+            if ends and event.batchId >= self.progress.batch:
                 self.progress.positions = by_source(ends, self.connectors)
             self.progress.lag = self._lag(event)
             self.progress.reported = max(self.progress.reported, event.batchId)
             if event.numInputRows:
-                self.progress.batch = event.batchId
+                self.progress.batch = max(self.progress.batch, event.batchId)
                 self.progress.batch_ms = event.durationMs.get("triggerExecution", 0)
                 self._backoff.over()
                 self._workers_lost = 0
