@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,6 +23,9 @@ SCHEMA = "id BIGINT NOT NULL, k STRING, v BIGINT"
 
 @pytest.fixture(scope="module")
 def spark() -> Iterator[SparkSession]:
+    # Spark's workers must run in this environment, as with any PySpark user: a Forebay session in the same
+    # process sees to that, but this module may be the first to start Spark.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
     session = (
         builder.config("spark.sql.shuffle.partitions", "2")
