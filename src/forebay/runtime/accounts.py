@@ -29,7 +29,7 @@ def recount(catalog: Catalog, query: RunningQuery) -> None:
         missing = [name for name in query.connectors if name not in counted or counted[name].batch < batch]
         if not missing or not (query.paths.checkpoint / "offsets" / str(batch)).exists():
             continue
-        ends = by_source(checkpoints.offsets(query.paths.checkpoint, batch), query.connectors)
+        ends = by_source(checkpoints.offsets(query.paths.checkpoint, batch))
         for name in missing:
             start = dict(counted[name].offsets) if name in counted else query.progress.positions[name]
             record = _count(query, name, batch, start, ends[name])

@@ -6,7 +6,7 @@ import json
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -136,7 +136,7 @@ class RunningQuery:
         known = checkpoints.committed(self.paths.checkpoint)
         if known is not None:
             self.progress.batch = known.batch
-            self.progress.positions = by_source(known.offsets, self.connectors)
+            self.progress.positions = by_source(known.offsets)
 
     def _write(self, frame: DataFrame, batch: int) -> None:
         query_id = checkpoints.query_id(self.paths.checkpoint)
@@ -158,7 +158,7 @@ class RunningQuery:
         with self.changed:
             # An event may come late, after stop() has looked into the checkpoint: it must not lead back.
             if ends and event.batchId >= self.progress.batch:
-                self.progress.positions = by_source(ends, self.connectors)
+                self.progress.positions = by_source(ends)
             self.progress.lag = self._lag(event)
             self.progress.reported = max(self.progress.reported, event.batchId)
             if event.numInputRows:
@@ -281,9 +281,7 @@ def offsets_of(text: str | None) -> Offsets | None:
     return found
 
 
-def by_source(
-    offsets: list[Offsets] | tuple[Offsets, ...], connectors: Mapping[str, SourceConnector]
-) -> dict[str, Offsets]:
+def by_source(offsets: Iterable[Offsets]) -> dict[str, Offsets]:
     """Positions by the name of the source; of a source that is read twice, the one that is behind."""
     found: dict[str, Offsets] = {}
     for position in offsets:

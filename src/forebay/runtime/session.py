@@ -165,7 +165,7 @@ class Session:
             raise unknown(statement.kind, statement.name, names)
         with self._lock:
             if statement.kind == "view":
-                self._drop_view(statement.name)
+                self._views.drop(statement.name)
                 return Result(done=f"view {statement.name} dropped")
             views = self._views.over(statement.name)
             if views and not statement.cascade:
@@ -174,14 +174,11 @@ class Session:
                     remedy=f"DROP SOURCE {statement.name} CASCADE drops them too",
                 )
             for view in views:
-                self._drop_view(view)
+                self._views.drop(view)
             self._committer.forget(statement.name)
             self._sources.drop(statement.name)
         dropped = "".join(f", view {view} too" for view in views)
         return Result(done=f"source {statement.name} dropped{dropped}")
-
-    def _drop_view(self, name: str) -> None:
-        self._views.drop(name)
 
     def _explain(self, statement: language.Explain, script: str) -> Result:
         inner = statement.statement

@@ -91,16 +91,15 @@ class ForebaySource(DataSource):
 
     def reader(self, schema: StructType) -> ForebayBatchReader:
         config = self._config(self._declared(schema))
-        if "startup.mode" in type_options(config) and "startup.mode" not in config.options:
+        if (
+            "startup.mode" in default_registry().get(config.connector).table
+            and "startup.mode" not in config.options
+        ):
             # A table is read from its beginning; where the group stands is a stream's concern.
             config = SourceConfig(
                 config.name, config.connector, {**config.options, "startup.mode": "earliest"}, config.schema
             )
         return ForebayBatchReader(config, dict(self.options), schema)
-
-
-def type_options(config: SourceConfig) -> set[str]:
-    return set(default_registry().get(config.connector).table.names())
 
 
 class _Reading:
