@@ -1,0 +1,218 @@
+//! Why a JSON record is not taken: the slow second look, for bad records only.
+//!
+//! First the text itself, from its start to its end; then the columns in the order of the schema, as the
+//! reference decoder has it, so that both name the same fault of a record that has several.
+
+use crate::columns::{Column, Data};
+use crate::json::{Json, MAX_DEPTH, absent, key};
+use crate::refusal::{Kind, Refusal, quote, shorten};
+use crate::scalars::expected;
+
+pub fn explain(columns: &mut [Column], row: usize, payload: &[u8]) -> Refusal {
+    if payload.is_empty() {
+        return Refusal::malformed("the payload is empty");
+    }
+    if too_deep(payload) {
+        return Refusal::malformed(format!("nested deeper than {MAX_DEPTH} levels"));
+    }
+    if let Err(error) = std::str::from_utf8(payload) {
+        return Refusal::malformed(format!("invalid UTF-8 at byte {}", error.valid_up_to()));
+    }
+    let mut json = Json::new(payload);
+    json.space();
+    let start = json.at;
+    let whole = json.skip(0).is_ok() && {
+        json.space();
+        json.at == payload.len()
+    };
+    if !whole {
+        return Refusal::malformed(format!(
+            "not JSON: unexpected {} at byte {}",
+            unexpected(payload, json.at),
+            json.at
+        ));
+    }
+    if payload[start] != b'{' {
+        let found = describe(&payload[start..]);
+        return Refusal::mismatch(format!("expected an object at the top level, found {found}"));
+    }
+    let refused = object(columns, row, &payload[start..]);
+    columns.iter_mut().for_each(|column| column.truncate(row));
+    refused
+        .err()
+        .unwrap_or_else(|| Refusal::new(Kind::Other, "refused at first sight, but not at the second"))
+}
+
+fn unexpected(payload: &[u8], at: usize) -> String {
+    match std::str::from_utf8(&payload[at.min(payload.len())..]).ok().and_then(|rest| rest.chars().next()) {
+        Some(character) => format!("{character:?}"),
+        None => "end".into(),
+    }
+}
+
+/// Brackets outside of strings, whether or not they match.
+fn too_deep(payload: &[u8]) -> bool {
+    let (mut depth, mut quoted, mut at) = (0usize, false, 0);
+    while let Some(byte) = payload.get(at) {
+        match byte {
+            b'\\' if quoted => at += 1,
+            b'"' => quoted = !quoted,
+            b'[' | b'{' if !quoted => {
+                depth += 1;
+                if depth > MAX_DEPTH {
+                    return true;
+                }
+            }
+            b']' | b'}' if !quoted => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        at += 1;
+    }
+    false
+}
+
+/// The names of an object and where their values start. The text is known to be JSON.
+fn members(text: &[u8]) -> Vec<(Vec<u8>, &[u8])> {
+    let mut json = Json::new(text);
+    let mut found = Vec::new();
+    json.at = 1;
+    let mut more = json.any(b'}').unwrap_or(false);
+    while more {
+        let Ok(name) = json.name() else { break };
+        found.push((name.unescaped().into_owned(), &text[json.at..]));
+        more = json.skip(0).is_ok() && json.more(b'}').unwrap_or(false);
+    }
+    found
+}
+
+fn elements(text: &[u8]) -> Vec<&[u8]> {
+    let mut json = Json::new(text);
+    let mut found = Vec::new();
+    json.at = 1;
+    let mut more = json.any(b']').unwrap_or(false);
+    while more {
+        found.push(&text[json.at..]);
+        more = json.skip(0).is_ok() && json.more(b']').unwrap_or(false);
+    }
+    found
+}
+
+fn object(columns: &mut [Column], row: usize, text: &[u8]) -> Result<(), Refusal> {
+    let members = members(text);
+    let count = |name: &str| members.iter().filter(|(found, _)| found == name.as_bytes()).count();
+    if let Some(name) = columns.iter().map(|column| &column.name).filter(|name| count(name) > 1).min() {
+        return Err(Refusal::malformed(format!("the field {} occurs more than once", quote(name))));
+    }
+    for column in columns {
+        column.truncate(row);
+        let value =
+            members.iter().find(|(found, _)| found == column.name.as_bytes()).map(|(_, value)| *value);
+        field(column, value).map_err(|refusal| refusal.within(&format!(".{}", column.name)))?;
+    }
+    Ok(())
+}
+
+fn field(column: &mut Column, value: Option<&[u8]>) -> Result<(), Refusal> {
+    match value {
+        Some(text) if text[0] != b'n' => inner(column, text),
+        _ if absent(column).is_ok() => Ok(()),
+        _ => {
+            let how = if value.is_some() { "null" } else { "missing" };
+            Err(Refusal::mismatch(format!("NOT NULL, but the field is {how}")))
+        }
+    }
+}
+
+/// One value that is not null.
+fn inner(column: &mut Column, text: &[u8]) -> Result<(), Refusal> {
+    let unfit = Refusal::unfit(expected(&column.kind), describe(text));
+    match &mut column.data {
+        Data::Struct(children, rows) => {
+            if text[0] != b'{' {
+                return Err(unfit);
+            }
+            object(children, *rows, text)?;
+            *rows += 1;
+        }
+        Data::List(ends, child) => {
+            if text[0] != b'[' {
+                return Err(unfit);
+            }
+            for (index, element) in elements(text).into_iter().enumerate() {
+                let step = format!("[{index}]");
+                if element[0] != b'n' {
+                    inner(child, element).map_err(|refusal| refusal.within(&step))?;
+                } else if absent(child).is_err() {
+                    return Err(Refusal::mismatch("NOT NULL, but the element is null").within(&step));
+                }
+            }
+            ends.push(child.len() as i32);
+        }
+        Data::Map(ends, keys, values) => {
+            if text[0] != b'{' {
+                return Err(unfit);
+            }
+            let members = members(text);
+            let mut names: Vec<_> = members.iter().map(|(name, _)| name).collect();
+            names.sort_unstable();
+            if let Some(pair) = names.windows(2).find(|pair| pair[0] == pair[1]) {
+                let name = String::from_utf8_lossy(pair[0]);
+                return Err(Refusal::malformed(format!("the key {} occurs more than once", quote(&name))));
+            }
+            for (name, value) in members {
+                let shown = String::from_utf8_lossy(&name).into_owned();
+                let step = format!("[{}]", quote(&shown));
+                if value[0] == b'n' && !values.nullable {
+                    return Err(Refusal::mismatch("NOT NULL, but the value is null").within(&step));
+                }
+                if key_of(keys, &name).is_none() {
+                    let found = format!("string {}", quote(&shown));
+                    return Err(Refusal::unfit(expected(&keys.kind), found).within(&step));
+                }
+                if value[0] == b'n' {
+                    values.push_null();
+                } else {
+                    inner(values, value).map_err(|refusal| refusal.within(&step))?;
+                }
+            }
+            ends.push(keys.len() as i32);
+        }
+        _ => {
+            let rows = column.len();
+            if Json::new(text).value(column, 0).is_err() {
+                column.truncate(rows);
+                return Err(unfit);
+            }
+        }
+    }
+    Ok(())
+}
+
+fn key_of(keys: &mut Column, name: &[u8]) -> Option<()> {
+    key(keys, &crate::json::Text::plain(name)).ok()
+}
+
+/// The value at the start of the text, in words. Containers are only counted.
+fn describe(text: &[u8]) -> String {
+    let mut json = Json::new(text);
+    match text[0] {
+        b'n' => "null".into(),
+        b't' => "true".into(),
+        b'f' => "false".into(),
+        b'[' => format!("an array of {}", elements(text).len()),
+        b'{' => {
+            let mut names: Vec<_> = members(text).into_iter().map(|(name, _)| name).collect();
+            names.sort_unstable();
+            names.dedup();
+            format!("an object of {} fields", names.len())
+        }
+        b'"' => match json.string() {
+            Ok(found) => format!("string {}", quote(&String::from_utf8_lossy(&found.unescaped()))),
+            Err(_) => "a string".into(),
+        },
+        _ => {
+            let end = crate::scalars::number_end(text, 0).unwrap_or(0);
+            format!("number {}", shorten(&String::from_utf8_lossy(&text[..end])))
+        }
+    }
+}

@@ -1,0 +1,509 @@
+//! FORMAT json: one object a message, read straight into the columns that the schema asks for.
+//!
+//! The fast path only answers whether a record is good; what was wrong is found out by `explain`, which
+//! looks again at the bad ones, in the order in which the reference decoder does.
+
+use crate::columns::{Bytes, Column, Data};
+use crate::explain::explain;
+use crate::refusal::Refusal;
+use crate::scalars;
+use arrow_schema::DataType;
+
+/// Nesting beyond this is malformed, as in `formats/json_text.py`.
+pub const MAX_DEPTH: usize = 256;
+
+/// The record is not taken.
+pub struct Bad;
+pub type Res<T> = Result<T, Bad>;
+
+/// Append one record to the columns, or leave them as they were.
+pub fn decode(columns: &mut [Column], row: usize, payload: &[u8]) -> Result<(), Refusal> {
+    let taken = std::str::from_utf8(payload).is_ok() && {
+        let mut json = Json::new(payload);
+        json.record(columns, row).is_ok()
+    };
+    if taken {
+        return Ok(());
+    }
+    columns.iter_mut().for_each(|column| column.truncate(row));
+    Err(explain(columns, row, payload))
+}
+
+/// A place in a payload that is UTF-8.
+pub struct Json<'a> {
+    pub text: &'a [u8],
+    pub at: usize,
+}
+
+impl<'a> Json<'a> {
+    pub fn new(text: &'a [u8]) -> Self {
+        Json { text, at: 0 }
+    }
+
+    fn record(&mut self, columns: &mut [Column], row: usize) -> Res<()> {
+        self.space();
+        self.expect(b'{')?;
+        self.fields(columns, row, 1)?;
+        self.space();
+        if self.at == self.text.len() { Ok(()) } else { Err(Bad) }
+    }
+
+    #[inline(always)]
+    pub fn peek(&self) -> Res<u8> {
+        self.text.get(self.at).copied().ok_or(Bad)
+    }
+
+    #[inline(always)]
+    pub fn space(&mut self) {
+        while let Some(b' ' | b'\n' | b'\t' | b'\r') = self.text.get(self.at) {
+            self.at += 1;
+        }
+    }
+
+    #[inline(always)]
+    pub fn expect(&mut self, byte: u8) -> Res<()> {
+        if self.peek()? != byte {
+            return Err(Bad);
+        }
+        self.at += 1;
+        Ok(())
+    }
+
+    #[inline(always)]
+    pub fn word(&mut self, word: &[u8]) -> Res<()> {
+        if !self.text[self.at..].starts_with(word) {
+            return Err(Bad);
+        }
+        self.at += word.len();
+        Ok(())
+    }
+
+    /// After a value in `{…}` or `[…]`: whether another one follows.
+    #[inline(always)]
+    pub fn more(&mut self, close: u8) -> Res<bool> {
+        self.space();
+        let byte = self.peek()?;
+        self.at += 1;
+        if byte == b',' {
+            self.space();
+            Ok(true)
+        } else if byte == close {
+            Ok(false)
+        } else {
+            Err(Bad)
+        }
+    }
+
+    /// After `{` or `[`: whether there is anything in it.
+    #[inline(always)]
+    pub fn any(&mut self, close: u8) -> Res<bool> {
+        self.space();
+        if self.peek()? != close {
+            return Ok(true);
+        }
+        self.at += 1;
+        Ok(false)
+    }
+
+    /// The fields of an object, after its `{`, into one row of the columns.
+    fn fields(&mut self, columns: &mut [Column], row: usize, depth: usize) -> Res<()> {
+        let mut next = 0; // records mostly name their fields in one order
+        let mut more = self.any(b'}')?;
+        while more {
+            let name = self.name()?;
+            match find(columns, &name, next) {
+                Some(index) => {
+                    let column = &mut columns[index];
+                    if column.len() != row {
+                        return Err(Bad); // named twice
+                    }
+                    self.value(column, depth)?;
+                    next = index + 1;
+                }
+                None => self.skip(depth)?,
+            }
+            more = self.more(b'}')?;
+        }
+        for column in columns {
+            if column.len() == row {
+                absent(column)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A name and its colon; the value comes next.
+    #[inline(always)]
+    pub fn name(&mut self) -> Res<Text<'a>> {
+        let name = self.string()?;
+        self.space();
+        self.expect(b':')?;
+        self.space();
+        Ok(name)
+    }
+
+    /// One value into one column, which grows by one.
+    pub fn value(&mut self, column: &mut Column, depth: usize) -> Res<()> {
+        let first = self.peek()?;
+        if first == b'n' {
+            self.word(b"null")?;
+            return absent(column);
+        }
+        match &mut column.data {
+            Data::I64(values) => match &column.kind {
+                DataType::Int64 => values.push(self.integer()?),
+                kind => values.push(self.timestamp(first, matches!(kind, DataType::Timestamp(_, Some(_))))?),
+            },
+            Data::F64(values) => values.push(self.double()?),
+            Data::Bytes(bytes) => {
+                let text = self.string()?;
+                if column.kind == DataType::Utf8 {
+                    text.append_to(&mut bytes.data);
+                } else {
+                    let text = text.unescaped();
+                    if !scalars::base64(&text, &mut bytes.data) {
+                        bytes.reopen();
+                        return Err(Bad);
+                    }
+                }
+                bytes.close();
+            }
+            Data::I32(values) if column.kind == DataType::Date32 => {
+                values.push(scalars::date(&self.string()?.unescaped()).ok_or(Bad)?);
+            }
+            Data::I32(values) => values.push(self.integer()?.try_into().map_err(|_| Bad)?),
+            Data::I16(values) => values.push(self.integer()?.try_into().map_err(|_| Bad)?),
+            Data::I8(values) => values.push(self.integer()?.try_into().map_err(|_| Bad)?),
+            Data::F32(values) => values.push(scalars::float(self.double()?).ok_or(Bad)?),
+            Data::Bool(values) => {
+                self.word(if first == b't' { b"true" } else { b"false" })?;
+                values.push(first == b't');
+            }
+            Data::Decimal(values) => {
+                let DataType::Decimal128(precision, scale) = column.kind else { return Err(Bad) };
+                let text;
+                let number = if first == b'"' {
+                    text = self.string()?.unescaped();
+                    &*text
+                } else {
+                    self.number()?
+                };
+                if !scalars::is_number(number) {
+                    return Err(Bad);
+                }
+                values.push(scalars::decimal(number, precision, scale).ok_or(Bad)?);
+            }
+            Data::Struct(children, rows) => {
+                self.enter(b'{', depth)?;
+                self.fields(children, *rows, depth + 1)?;
+                *rows += 1;
+            }
+            Data::List(ends, child) => {
+                self.enter(b'[', depth)?;
+                let mut more = self.any(b']')?;
+                while more {
+                    self.value(child, depth + 1)?;
+                    more = self.more(b']')?;
+                }
+                ends.push(child.len().try_into().map_err(|_| Bad)?);
+            }
+            Data::Map(ends, keys, values) => {
+                self.enter(b'{', depth)?;
+                let first = keys.len();
+                let mut more = self.any(b'}')?;
+                while more {
+                    key(keys, &self.name()?)?;
+                    self.value(values, depth + 1)?;
+                    more = self.more(b'}')?;
+                }
+                if repeated(keys, first) {
+                    return Err(Bad);
+                }
+                ends.push(keys.len().try_into().map_err(|_| Bad)?);
+            }
+        }
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn enter(&mut self, open: u8, depth: usize) -> Res<()> {
+        if depth >= MAX_DEPTH {
+            return Err(Bad);
+        }
+        self.expect(open)
+    }
+
+    #[inline(always)]
+    fn number(&mut self) -> Res<&'a [u8]> {
+        let end = scalars::number_end(self.text, self.at).ok_or(Bad)?;
+        let number = &self.text[self.at..end];
+        self.at = end;
+        Ok(number)
+    }
+
+    #[inline(always)]
+    fn integer(&mut self) -> Res<i64> {
+        let start = self.at;
+        let mut at = start + usize::from(self.peek()? == b'-');
+        while self.text.get(at).is_some_and(u8::is_ascii_digit) {
+            at += 1;
+        }
+        if let Some(b'.' | b'e' | b'E') = self.text.get(at) {
+            return Err(Bad);
+        }
+        self.at = at;
+        scalars::integer(&self.text[start..at]).ok_or(Bad)
+    }
+
+    #[inline(always)]
+    fn double(&mut self) -> Res<f64> {
+        scalars::double(self.number()?).ok_or(Bad)
+    }
+
+    fn timestamp(&mut self, first: u8, zoned: bool) -> Res<i64> {
+        if first == b'"' {
+            scalars::timestamp(&self.string()?.unescaped(), zoned).ok_or(Bad)
+        } else {
+            scalars::millis(self.integer()?).ok_or(Bad)
+        }
+    }
+
+    /// A string, from its opening quote to behind its closing one.
+    #[inline(always)]
+    pub fn string(&mut self) -> Res<Text<'a>> {
+        self.expect(b'"')?;
+        let start = self.at;
+        loop {
+            let at = plain_end(self.text, self.at);
+            match self.text.get(at) {
+                Some(b'"') => {
+                    self.at = at + 1;
+                    return Ok(Text { raw: &self.text[start..at], escaped: false });
+                }
+                Some(b'\\') => {
+                    self.at = at;
+                    return self.escaped_string(start);
+                }
+                _ => return Err(Bad), // a control character, or the end
+            }
+        }
+    }
+
+    #[cold]
+    fn escaped_string(&mut self, start: usize) -> Res<Text<'a>> {
+        loop {
+            match self.peek()? {
+                b'"' => {
+                    let raw = &self.text[start..self.at];
+                    self.at += 1;
+                    return Ok(Text { raw, escaped: true });
+                }
+                b'\\' => self.escape()?,
+                byte if byte < 0x20 => return Err(Bad),
+                _ => self.at += 1,
+            }
+        }
+    }
+
+    /// One escape, checked; half a surrogate pair is no character.
+    fn escape(&mut self) -> Res<()> {
+        let kind = *self.text.get(self.at + 1).ok_or(Bad)?;
+        self.at += 2;
+        match kind {
+            b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't' => Ok(()),
+            b'u' => match self.code_unit()? {
+                0xd800..=0xdbff => {
+                    self.word(b"\\u")?;
+                    if (0xdc00..=0xdfff).contains(&self.code_unit()?) { Ok(()) } else { Err(Bad) }
+                }
+                0xdc00..=0xdfff => Err(Bad),
+                _ => Ok(()),
+            },
+            _ => Err(Bad),
+        }
+    }
+
+    fn code_unit(&mut self) -> Res<u32> {
+        let digits = self.text.get(self.at..self.at + 4).ok_or(Bad)?;
+        self.at += 4;
+        hex(digits).ok_or(Bad)
+    }
+
+    /// Any value, checked and not kept.
+    pub fn skip(&mut self, depth: usize) -> Res<()> {
+        match self.peek()? {
+            b'"' => self.string().map(drop),
+            b't' => self.word(b"true"),
+            b'f' => self.word(b"false"),
+            b'n' => self.word(b"null"),
+            b'{' => {
+                self.enter(b'{', depth)?;
+                let mut more = self.any(b'}')?;
+                while more {
+                    self.name()?;
+                    self.skip(depth + 1)?;
+                    more = self.more(b'}')?;
+                }
+                Ok(())
+            }
+            b'[' => {
+                self.enter(b'[', depth)?;
+                let mut more = self.any(b']')?;
+                while more {
+                    self.skip(depth + 1)?;
+                    more = self.more(b']')?;
+                }
+                Ok(())
+            }
+            _ => self.number().map(drop),
+        }
+    }
+}
+
+/// A string as it was written, without its quotes; every escape in it is a valid one.
+pub struct Text<'a> {
+    raw: &'a [u8],
+    escaped: bool,
+}
+
+impl<'a> Text<'a> {
+    pub fn plain(raw: &'a [u8]) -> Self {
+        Text { raw, escaped: false }
+    }
+
+    pub fn unescaped(&self) -> std::borrow::Cow<'a, [u8]> {
+        if !self.escaped {
+            return self.raw.into();
+        }
+        let mut text = Vec::with_capacity(self.raw.len());
+        self.append_to(&mut text);
+        text.into()
+    }
+
+    #[inline(always)]
+    fn append_to(&self, out: &mut Vec<u8>) {
+        if self.escaped { unescape(self.raw, out) } else { out.extend_from_slice(self.raw) }
+    }
+
+    #[inline(always)]
+    fn is(&self, name: &str) -> bool {
+        if self.escaped { *self.unescaped() == *name.as_bytes() } else { self.raw == name.as_bytes() }
+    }
+}
+
+#[cold]
+fn unescape(raw: &[u8], out: &mut Vec<u8>) {
+    let mut at = 0;
+    while let Some(place) = raw[at..].iter().position(|byte| *byte == b'\\') {
+        out.extend_from_slice(&raw[at..at + place]);
+        at += place + 2;
+        match raw[at - 1] {
+            b'b' => out.push(8),
+            b'f' => out.push(12),
+            b'n' => out.push(b'\n'),
+            b'r' => out.push(b'\r'),
+            b't' => out.push(b'\t'),
+            b'u' => {
+                let mut code = hex(&raw[at..at + 4]).unwrap_or(0);
+                at += 4;
+                if (0xd800..0xdc00).contains(&code) {
+                    let low = hex(&raw[at + 2..at + 6]).unwrap_or(0);
+                    at += 6;
+                    code = 0x10000 + ((code - 0xd800) << 10) + (low & 0x3ff);
+                }
+                let mut bytes = [0; 4];
+                let character = char::from_u32(code).unwrap_or(char::REPLACEMENT_CHARACTER);
+                out.extend_from_slice(character.encode_utf8(&mut bytes).as_bytes());
+            }
+            plain => out.push(plain),
+        }
+    }
+    out.extend_from_slice(&raw[at..]);
+}
+
+fn hex(digits: &[u8]) -> Option<u32> {
+    digits.iter().try_fold(0, |sum, byte| Some(sum * 16 + char::from(*byte).to_digit(16)?))
+}
+
+/// Where a run of characters that mean themselves ends: at a quote, a backslash or a control character.
+#[inline(always)]
+fn plain_end(text: &[u8], mut at: usize) -> usize {
+    const ONES: u64 = 0x0101_0101_0101_0101;
+    const HIGH: u64 = 0x8080_8080_8080_8080;
+    while let Some(chunk) = text.get(at..at + 8) {
+        let word = u64::from_le_bytes(chunk.try_into().unwrap_or_default());
+        let (quote, slash) = (word ^ (ONES * u64::from(b'"')), word ^ (ONES * u64::from(b'\\')));
+        let zero = |value: u64| value.wrapping_sub(ONES) & !value;
+        let control = word.wrapping_sub(ONES * 0x20) & !word;
+        let found = (zero(quote) | zero(slash) | control) & HIGH;
+        if found != 0 {
+            // The lowest mark is right; those above it may come from a borrow.
+            return at + (found.trailing_zeros() / 8) as usize;
+        }
+        at += 8;
+    }
+    while text.get(at).is_some_and(|byte| *byte >= 0x20 && *byte != b'"' && *byte != b'\\') {
+        at += 1;
+    }
+    at
+}
+
+#[inline(always)]
+pub fn find(columns: &[Column], name: &Text<'_>, next: usize) -> Option<usize> {
+    if columns.get(next).is_some_and(|column| name.is(&column.name)) {
+        return Some(next);
+    }
+    columns.iter().position(|column| name.is(&column.name))
+}
+
+/// A field that is missing or null.
+#[inline(always)]
+pub fn absent(column: &mut Column) -> Res<()> {
+    if !column.nullable {
+        return Err(Bad);
+    }
+    column.push_null();
+    Ok(())
+}
+
+/// A map's key: text, or an integer in its one usual spelling.
+pub fn key(keys: &mut Column, name: &Text<'_>) -> Res<()> {
+    let text = name.unescaped();
+    if let Data::Bytes(bytes) = &mut keys.data {
+        bytes.push(&text);
+        return Ok(());
+    }
+    if *text == *b"-0" {
+        return Err(Bad);
+    }
+    let value = scalars::integer(&text).ok_or(Bad)?;
+    match &mut keys.data {
+        Data::I8(values) => values.push(value.try_into().map_err(|_| Bad)?),
+        Data::I16(values) => values.push(value.try_into().map_err(|_| Bad)?),
+        Data::I32(values) => values.push(value.try_into().map_err(|_| Bad)?),
+        Data::I64(values) => values.push(value),
+        _ => return Err(Bad),
+    }
+    Ok(())
+}
+
+/// Whether a key occurs twice from `first` on.
+fn repeated(keys: &Column, first: usize) -> bool {
+    fn twice<T: Ord + Copy>(values: &[T]) -> bool {
+        let mut sorted = values.to_vec();
+        sorted.sort_unstable();
+        sorted.windows(2).any(|pair| pair[0] == pair[1])
+    }
+    match &keys.data {
+        Data::Bytes(bytes) => twice(&texts(bytes, first)),
+        Data::I8(values) => twice(&values[first..]),
+        Data::I16(values) => twice(&values[first..]),
+        Data::I32(values) => twice(&values[first..]),
+        Data::I64(values) => twice(&values[first..]),
+        _ => false,
+    }
+}
+
+fn texts(bytes: &Bytes, first: usize) -> Vec<&[u8]> {
+    (first..bytes.len()).map(|index| bytes.get(index)).collect()
+}

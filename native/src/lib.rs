@@ -1,0 +1,13 @@
+//! Forebay's reader: from Kafka's bytes to Arrow columns, without the GIL and without a Python object per
+//! record. `python.rs` is its face; the rooms behind it know nothing of Python.
+
+pub mod avro;
+pub mod columns;
+pub mod csv;
+pub mod decoder;
+pub mod explain;
+pub mod json;
+#[cfg(feature = "python")]
+mod python;
+pub mod refusal;
+pub mod scalars;

@@ -1,0 +1,77 @@
+//! Why a record is not taken. The kinds are those of `formats/contract.py`, word for word.
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    MalformedPayload,
+    SchemaMismatch,
+    TypeConversion,
+    Other,
+}
+
+impl Kind {
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::MalformedPayload => "MalformedPayload",
+            Kind::SchemaMismatch => "SchemaMismatch",
+            Kind::TypeConversion => "TypeConversion",
+            Kind::Other => "Other",
+        }
+    }
+}
+
+/// One refused record: its kind, and a message for people that never holds all of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    pub kind: Kind,
+    path: String,
+    reason: String,
+}
+
+impl Refusal {
+    pub fn new(kind: Kind, reason: impl Into<String>) -> Self {
+        Refusal { kind, path: String::new(), reason: reason.into() }
+    }
+
+    pub fn malformed(reason: impl Into<String>) -> Self {
+        Refusal::new(Kind::MalformedPayload, reason)
+    }
+
+    pub fn mismatch(reason: impl Into<String>) -> Self {
+        Refusal::new(Kind::SchemaMismatch, reason)
+    }
+
+    pub fn unfit(expected: impl AsRef<str>, found: impl AsRef<str>) -> Self {
+        Refusal::new(
+            Kind::TypeConversion,
+            format!("expected {}, found {}", expected.as_ref(), found.as_ref()),
+        )
+    }
+
+    /// Put one step (`.name`, `[3]`, `['key']`) in front of the path.
+    pub fn within(mut self, step: &str) -> Self {
+        self.path.insert_str(0, step);
+        self
+    }
+
+    pub fn message(&self) -> String {
+        if self.path.is_empty() {
+            return self.reason.clone();
+        }
+        let path = self.path.strip_prefix('.').unwrap_or(&self.path);
+        format!("{path}: {}", self.reason)
+    }
+}
+
+/// Characters of a value that a message shows: enough to recognise it, too few to leak a payload.
+const SHOWN: usize = 40;
+
+pub fn shorten(text: &str) -> String {
+    match text.char_indices().nth(SHOWN) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
+pub fn quote(text: &str) -> String {
+    format!("'{}'", shorten(text).escape_debug().to_string().replace("\\\"", "\""))
+}
