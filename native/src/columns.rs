@@ -130,6 +130,21 @@ impl Column {
         self.len() == 0
     }
 
+    /// Append a map from text to bytes. The keys must differ and be UTF-8, or they are mended.
+    pub fn push_map(&mut self, pairs: &[(&[u8], Option<&[u8]>)]) {
+        let Data::Map(ends, keys, values) = &mut self.data else { return };
+        for (key, value) in pairs {
+            if let Data::Bytes(bytes) = &mut keys.data {
+                bytes.push(String::from_utf8_lossy(key).as_bytes());
+            }
+            match (value, &mut values.data) {
+                (Some(value), Data::Bytes(bytes)) => bytes.push(value),
+                _ => values.push_null(),
+            }
+        }
+        ends.push(keys.len() as i32);
+    }
+
     /// Append NULL, whatever the column says about it: whether it may be is checked by who calls.
     pub fn push_null(&mut self) {
         self.nulls.push(self.len() as u32);

@@ -273,18 +273,19 @@ impl<'a> Json<'a> {
     pub fn string(&mut self) -> Res<Text<'a>> {
         self.expect(b'"')?;
         let start = self.at;
-        loop {
-            let at = plain_end(self.text, self.at);
-            match self.text.get(at) {
-                Some(b'"') => {
-                    self.at = at + 1;
-                    return Ok(Text { raw: &self.text[start..at], escaped: false });
-                }
-                Some(b'\\') => {
-                    self.at = at;
-                    return self.escaped_string(start);
-                }
-                _ => return Err(Bad), // a control character, or the end
+        let at = plain_end(self.text, start);
+        match self.text.get(at) {
+            Some(b'"') => {
+                self.at = at + 1;
+                Ok(Text { raw: &self.text[start..at], escaped: false })
+            }
+            Some(b'\\') => {
+                self.at = at;
+                self.escaped_string(start)
+            }
+            _ => {
+                self.at = at; // a control character, or the end
+                Err(Bad)
             }
         }
     }

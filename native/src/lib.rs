@@ -7,6 +7,7 @@ pub mod csv;
 pub mod decoder;
 pub mod explain;
 pub mod json;
+pub mod kafka;
 #[cfg(feature = "python")]
 mod python;
 pub mod refusal;

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from pyspark.sql.types import StructType
 
@@ -36,6 +36,7 @@ from forebay.errors import (
 from forebay.formats import Kind
 from forebay.kafka.admin import Cluster, Partition, Topic
 from forebay.kafka.consumers import CACHE
+from forebay.kafka.native_reader import NativeReader
 from forebay.kafka.offsets import (
     KafkaSplit,
     Position,
@@ -49,6 +50,7 @@ from forebay.kafka.options import FORMATS, KAFKA
 from forebay.kafka.reader import RangeReader
 from forebay.kafka.rows import RAW_COLUMNS, RowDecoder, full_schema
 from forebay.kafka.settings import address, check_settings, consumer_settings
+from forebay.options import Options
 
 log = logging.getLogger("forebay.kafka")
 
@@ -311,13 +313,12 @@ class KafkaSource(SourceConnector):
         tolerate = (
             None if self.options["fail.on.data.loss"] else (lambda gone: lost.append(_as_rejected(gone)))
         )
-        with CACHE.borrow(consumer_settings(self.options)) as consumer:
-            reader = RangeReader(consumer, split.ranges, self.options, tolerate)
-            for messages in reader.chunks(self.options["max.poll.records"]):
-                for batch in rows.decode(messages):
-                    self._records += batch.records.num_rows
-                    self._errors += len(batch.rejected)
-                    yield batch
+        ranges = [item for item in split.ranges if len(item)]
+        read = _read_native if NativeReader.can_read(rows) else _read_plain
+        for batch in read(ranges, rows, self.options, tolerate):
+            self._records += batch.records.num_rows
+            self._errors += len(batch.rejected)
+            yield batch
         if lost:
             yield SourceBatch(rows.empty(), lost)
 
@@ -367,6 +368,24 @@ class KafkaSource(SourceConnector):
             records_per_sec=self._records / seconds,
             custom={"commits_total": float(self._commits)},
         )
+
+
+OnLost = Callable[[Range], None] | None
+
+
+def _read_native(
+    ranges: Sequence[Range], rows: RowDecoder, options: Options, on_lost: OnLost
+) -> Iterator[SourceBatch]:
+    return NativeReader(ranges, rows, options, on_lost).batches()
+
+
+def _read_plain(
+    ranges: Sequence[Range], rows: RowDecoder, options: Options, on_lost: OnLost
+) -> Iterator[SourceBatch]:
+    with CACHE.borrow(consumer_settings(options)) as consumer:
+        reader = RangeReader(consumer, ranges, options, on_lost)
+        for messages in reader.chunks(options["max.poll.records"]):
+            yield from rows.decode(messages)
 
 
 def _as_rejected(lost: Range) -> RejectedRecord:

@@ -94,6 +94,17 @@ def lost_between(start: Position, end: Position) -> list[Range]:
     ]
 
 
+def judge(rest: Range, low: int, high: int) -> tuple[Range | None, int | None]:
+    """What is lost of a range whose start the broker [low, high) refused, and where to go on, if anywhere."""
+    if rest.start < low:
+        lost = Range(rest.topic, rest.partition, rest.start, min(low, rest.end))
+        return lost, low if low < rest.end else None
+    if high < rest.end and rest.start >= high:
+        return rest, None
+    # It has it now: the answer came from a replica that was behind.
+    return None, rest.start
+
+
 def allocate(available: Sequence[Range], limit: int | None) -> list[Range]:
     """Cut ranges down to `limit` records in all, each by its share, so that none is left behind.
 

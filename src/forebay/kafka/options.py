@@ -203,6 +203,13 @@ KAFKA = OptionTable(
             "max.poll.records", integer(1, 1_000_000), "the most records in one Arrow batch", "1000", "5000"
         ),
         Option(
+            "fetch.budget.bytes",
+            SIZE,
+            "the most memory that one task holds records in",
+            "256MB",
+            "64MB",
+        ),
+        Option(
             "poll.timeout.ms", integer(1, 600_000), "how long one look for new records waits", "100", "50"
         ),
         Option(

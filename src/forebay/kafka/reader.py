@@ -12,15 +12,15 @@ from collections.abc import Callable, Iterator, Sequence
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from forebay.errors import OffsetOutOfRangeError, ReadStalledError
-from forebay.kafka.offsets import Partition, Range
+from forebay.kafka.offsets import Partition, Range, judge
 from forebay.kafka.settings import address, translate
 from forebay.options import Options
 
 STALL_S = 120.0  # a broker that restarts is back long before; one that is not should be heard of
 LOOK_S = 3.0  # after this silence it is worth asking whether the topic is still there
 POLL_S = 0.2
-_GONE = (KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._AUTO_OFFSET_RESET)
-_FATAL = (
+GONE = (KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._AUTO_OFFSET_RESET)
+FATAL = (
     KafkaError.TOPIC_AUTHORIZATION_FAILED,
     KafkaError.GROUP_AUTHORIZATION_FAILED,
     KafkaError.SASL_AUTHENTICATION_FAILED,
@@ -85,7 +85,7 @@ class RangeReader:
                 error = self._consumer.list_topics(topic, timeout=LOOK_S).topics[topic].error
             except KafkaException:
                 continue  # the broker is away: that is waited for
-            if error is not None and error.code() in _FATAL:
+            if error is not None and error.code() in FATAL:
                 raise translate(error, self._options, f"reading {topic}")
         self._looked = time.monotonic()
 
@@ -136,10 +136,10 @@ class RangeReader:
         if error.code() == KafkaError._PARTITION_EOF:
             if key in self._open and self._believe(key, message.offset()):
                 self._at_end(key, message.offset())
-        elif error.code() in _GONE:
+        elif error.code() in GONE:
             if key in self._open:
                 self._gone(key)
-        elif error.code() in _FATAL:
+        elif error.code() in FATAL:
             raise translate(error, self._options, f"reading {key[0]}-{key[1]}")
         # Everything else (a broker away, a leader moving) the library retries by itself; we wait, and
         # say so when it takes too long.
@@ -158,21 +158,13 @@ class RangeReader:
 
     def _gone(self, key: Partition) -> None:
         """The broker does not have the offset we asked for."""
-        item = self._open[key]
-        low, high = self._watermarks(key)
-        if low <= self._next[key] <= high:
-            # It has it now: the answer came from a replica that was behind.
-            self._reassign = True
-            return
-        if self._next[key] > high:
-            self._lose(Range(*key, self._next[key], item.end))
-            self._finish(key)
-            return
-        self._lose(Range(*key, self._next[key], min(low, item.end)))
-        if low >= item.end:
+        lost, resume = judge(self._rest(key), *self._watermarks(key))
+        if lost is not None:
+            self._lose(lost)
+        if resume is None:
             self._finish(key)
         else:
-            self._next[key] = low
+            self._next[key] = resume
             self._reassign = True  # seeking is refused to a partition whose reading has failed
 
     def _lose(self, lost: Range) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
@@ -72,11 +73,11 @@ class RowDecoder:
                 f"a source in format '{name}' needs its columns", remedy="CREATE SOURCE t (id BIGINT, …) …"
             )
         self._columns = columns
-        given = {
+        self.format_options = {
             key: str(options[key]) for key in options if key.startswith("csv.") and options[key] is not None
         }
         value_fields = [f for i, f in enumerate(columns.fields) if i != self._key_index]
-        self._values = decoder(name, StructType(value_fields), given) if value_fields else None
+        self._values = decoder(name, StructType(value_fields), self.format_options) if value_fields else None
         key_fields = [f for i, f in enumerate(columns.fields) if i == self._key_index]
         self._keys = decoder("raw", StructType(key_fields), {}) if key_fields else None
 
@@ -105,6 +106,29 @@ class RowDecoder:
     def empty(self) -> pa.RecordBatch:
         """A batch without rows, in the full schema."""
         return self._decode([]).records
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Of every batch."""
+        return arrow_schema(full_schema(self._columns, self._options))
+
+    @property
+    def values(self) -> tuple[str, pa.Schema, dict[str, str]] | None:
+        """The value's format, columns and options, as the native decoder wants them; None if there is none."""
+        if self._values is None:
+            return None
+        return self._options["format"], self._values.schema, self.format_options
+
+    @property
+    def origins(self) -> list[str]:
+        """Where each column comes from, as the native reader wants it: a number is a column of the value."""
+        value_columns = itertools.count()
+        declared = [
+            "key" if index == self._key_index else str(next(value_columns))
+            for index in range(len(self._columns.fields))
+        ]
+        metadata = ["partition", "offset", "timestamp"] if self._options["include.metadata"] else []
+        return [*declared, *metadata, *(["headers"] if self._options["include.headers"] else [])]
 
     def _decode(self, messages: Sequence[Message]) -> SourceBatch:
         values = self._values.decode([m.value() for m in messages]) if self._values else None
