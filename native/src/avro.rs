@@ -1,16 +1,170 @@
 //! FORMAT avro: one datum a message, by a plan that was compiled from the writer's schema and the columns.
+//!
+//! As in `json.rs`, the fast path only answers whether a record is good; `avro_explain` looks again at the
+//! bad ones. The rules are those of `formats/avro_datum.py` and `formats/avro_values.py`.
 
-use crate::columns::Column;
+use crate::avro_datum::{Blocks, Datum, Fault, Res};
+use crate::avro_explain::explain;
+pub use crate::avro_plan::Plan;
+use crate::avro_plan::{Field, Node, Scale, To, Wire};
+use crate::columns::{Column, Data};
+use crate::json::repeated;
 use crate::refusal::Refusal;
+use crate::scalars;
 
-pub struct Plan;
+/// Days of 0001-01-01 and 9999-12-31.
+const FIRST_DAY: i64 = -719_162;
+const LAST_DAY: i64 = 2_932_896;
 
-impl Plan {
-    pub fn new(_plan: &str, _columns: &[Column]) -> Result<Self, String> {
-        Err("not yet".into())
+/// Append one record to the columns, or leave them as they were.
+#[inline]
+pub fn decode(plan: &Plan, columns: &mut [Column], row: usize, payload: &[u8]) -> Result<(), Refusal> {
+    let mut datum = Datum::new(payload, 0);
+    // An empty payload may be a datum (a record of nulls), but no format takes one.
+    if !payload.is_empty() && datum.record(&plan.fields, &plan.absent, columns).is_ok() && datum.is_over() {
+        return Ok(());
+    }
+    columns.iter_mut().for_each(|column| column.truncate(row));
+    Err(explain(plan, payload))
+}
+
+impl Datum<'_> {
+    /// One row of the columns.
+    #[inline(always)]
+    fn record(&mut self, fields: &[Field], absent: &[usize], columns: &mut [Column]) -> Res<()> {
+        for field in fields {
+            match field.column {
+                Some(index) => self.value(&field.node, &mut columns[index])?,
+                None => self.skip(&field.node)?,
+            }
+        }
+        for index in absent {
+            columns[*index].push_null();
+        }
+        Ok(())
+    }
+
+    /// One value into one column, which grows by one.
+    fn value(&mut self, node: &Node, column: &mut Column) -> Res<()> {
+        match (&node.wire, &mut column.data) {
+            (Wire::Union(branches), _) => {
+                let branch = branches.get(self.index()?).ok_or(Fault::Index)?;
+                return self.value(branch, column);
+            }
+            (Wire::Null(refused), _) if !refused => column.push_null(),
+            (Wire::Null(_), _) => return Err(Fault::Null),
+            (Wire::Boolean, Data::Bool(values)) => values.push(self.boolean()?),
+            (Wire::Int(to), data) => number(i64::from(self.int()?), to, data)?,
+            (Wire::Long(to), data) => number(self.long()?, to, data)?,
+            (Wire::Float, Data::F32(values)) => values.push(f32::from_le_bytes(self.array()?)),
+            (Wire::Float, Data::F64(values)) => values.push(f32::from_le_bytes(self.array()?).into()),
+            (Wire::Double, Data::F64(values)) => values.push(f64::from_le_bytes(self.array()?)),
+            (Wire::String, Data::Bytes(values)) => values.push(self.text()?.as_bytes()),
+            (Wire::Bytes(to), data) => {
+                let bytes = self.bytes()?;
+                binary(bytes, to, data)?;
+            }
+            (Wire::Fixed(size, to), data) => {
+                let bytes = self.take(*size)?;
+                binary(bytes, to, data)?;
+            }
+            (Wire::Enum(symbols), Data::Bytes(values)) => {
+                let symbol = symbols.get(self.index()?).ok_or(Fault::Index)?;
+                // One byte of payload may be a long symbol, so the payloads' size does not bound this.
+                if values.data.len() + symbol.len() > i32::MAX as usize {
+                    return Err(Fault::Full);
+                }
+                values.push(symbol.as_bytes());
+            }
+            (Wire::Record(fields, absent), Data::Struct(children, rows)) => {
+                self.record(fields, absent, children)?;
+                *rows += 1;
+            }
+            (Wire::Array(items, empty), Data::List(ends, child)) => {
+                let mut blocks = Blocks::new(*empty);
+                while blocks.next(self)? {
+                    self.value(items, child)?;
+                }
+                ends.push(child.len().try_into().map_err(|_| Fault::Full)?);
+            }
+            (Wire::Map(items), Data::Map(ends, keys, values)) => {
+                let first = keys.len();
+                let mut blocks = Blocks::new(false);
+                while blocks.next(self)? {
+                    let Data::Bytes(keys) = &mut keys.data else { return Err(Fault::Unfit) };
+                    keys.push(self.text()?.as_bytes());
+                    self.value(items, values)?;
+                }
+                if keys.len() > first + 1 && repeated(keys, first) {
+                    return Err(Fault::Key);
+                }
+                ends.push(keys.len().try_into().map_err(|_| Fault::Full)?);
+            }
+            _ => return Err(Fault::Unfit), // the plan was checked against the columns: not reached
+        }
+        Ok(())
     }
 }
 
-pub fn decode(_plan: &Plan, _columns: &mut [Column], _row: usize, _payload: &[u8]) -> Result<(), Refusal> {
-    Err(Refusal::malformed("not yet"))
+/// An integer into a column, if its type holds it.
+#[inline(always)]
+fn number(value: i64, to: &To, data: &mut Data) -> Res<()> {
+    match (to, data) {
+        (To::Integer(_), Data::I64(values)) => values.push(value),
+        (To::Integer(_), Data::I32(values)) => values.push(value.try_into().map_err(|_| Fault::Unfit)?),
+        (To::Millis, Data::I64(values)) => values.push(scalars::millis(value).ok_or(Fault::Unfit)?),
+        (To::Micros, Data::I64(values)) => values.push(scalars::micros(value).ok_or(Fault::Unfit)?),
+        (To::Date, Data::I32(values)) => values.push(days(value).ok_or(Fault::Unfit)?),
+        (To::Real, Data::F64(values)) => values.push(value as f64),
+        // By way of a double, as in `formats/avro_values.py`.
+        (To::Real, Data::F32(values)) => values.push(value as f64 as f32),
+        (To::Integer(_), Data::I16(values)) => values.push(value.try_into().map_err(|_| Fault::Unfit)?),
+        (To::Integer(_), Data::I8(values)) => values.push(value.try_into().map_err(|_| Fault::Unfit)?),
+        _ => return Err(Fault::Unfit),
+    }
+    Ok(())
+}
+
+#[inline(always)]
+fn binary(bytes: &[u8], to: &To, data: &mut Data) -> Res<()> {
+    match (to, data) {
+        (To::Binary, Data::Bytes(values)) => values.push(bytes),
+        (To::Text, Data::Bytes(values)) => {
+            values.push(std::str::from_utf8(bytes).map_err(|_| Fault::Unfit)?.as_bytes());
+        }
+        (To::Decimal(scale), Data::Decimal(values)) => {
+            let rescaled = unscaled(bytes).and_then(|value| rescale(value, scale));
+            values.push(rescaled.ok_or(Fault::Unfit)?);
+        }
+        _ => return Err(Fault::Unfit),
+    }
+    Ok(())
+}
+
+/// Days within the years 0001 to 9999.
+#[inline(always)]
+pub fn days(value: i64) -> Option<i32> {
+    if (FIRST_DAY..=LAST_DAY).contains(&value) { value.try_into().ok() } else { None }
+}
+
+/// Big-endian two's complement of at most 38 digits; None also where there is no byte.
+pub fn unscaled(bytes: &[u8]) -> Option<i128> {
+    let sign = if bytes.first()? & 0x80 == 0 { 0 } else { 0xff };
+    let (lead, tail) = bytes.split_at(bytes.len().saturating_sub(16));
+    let mut whole = [sign; 16];
+    whole[16 - tail.len()..].copy_from_slice(tail);
+    let value = i128::from_be_bytes(whole);
+    // Bytes that only repeat the sign say nothing, however many there are.
+    let extended = lead.iter().all(|byte| *byte == sign) && (value < 0) == (sign != 0);
+    (extended && value.unsigned_abs() < 10u128.pow(38)).then_some(value)
+}
+
+/// From the writer's scale to the column's, if no digit is lost and none too many.
+pub fn rescale(value: i128, to: &Scale) -> Option<i128> {
+    let rescaled = match to.divisor {
+        0 => value.checked_mul(to.factor)?,
+        divisor if value % divisor == 0 => value / divisor,
+        _ => return None,
+    };
+    (rescaled.unsigned_abs() < to.end).then_some(rescaled)
 }

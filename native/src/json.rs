@@ -489,7 +489,7 @@ pub fn key(keys: &mut Column, name: &Text<'_>) -> Res<()> {
 }
 
 /// Whether a key occurs twice from `first` on.
-fn repeated(keys: &Column, first: usize) -> bool {
+pub fn repeated(keys: &Column, first: usize) -> bool {
     fn twice<T: Ord + Copy>(values: &[T]) -> bool {
         let mut sorted = values.to_vec();
         sorted.sort_unstable();

@@ -2,6 +2,9 @@
 //! record. `python.rs` is its face; the rooms behind it know nothing of Python.
 
 pub mod avro;
+pub mod avro_datum;
+pub mod avro_explain;
+pub mod avro_plan;
 pub mod columns;
 pub mod csv;
 pub mod decoder;

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from pyspark.sql.types import StructType
 
 from forebay.errors import UnsupportedSqlError
+from forebay.formats.avro_format import AvroDecoder
 from forebay.formats.contract import BadRecord, Decoded, Decoder, Kind
 from forebay.formats.csv_format import CsvDecoder
 from forebay.formats.json_format import JsonDecoder
@@ -16,6 +17,7 @@ __all__ = ["FORMATS", "BadRecord", "Decoded", "Decoder", "Kind", "decoder"]
 
 _DECODERS: dict[str, Callable[[StructType, Mapping[str, str]], Decoder]] = {
     "json": JsonDecoder,
+    "avro": AvroDecoder,
     "csv": CsvDecoder,
     "raw": RawDecoder,
 }

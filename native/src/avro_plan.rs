@@ -1,0 +1,194 @@
+//! The plan of `formats/avro_plan.py`, read from its JSON and checked against the columns.
+
+use crate::columns::{Column, Data};
+use arrow_schema::{DataType, TimeUnit};
+use serde_json::Value;
+
+/// How a record of the writer becomes one row of the columns.
+pub struct Plan {
+    pub fields: Vec<Field>,
+    /// The columns that the writer does not have.
+    pub absent: Vec<usize>,
+}
+
+pub struct Field {
+    pub name: String,
+    pub column: Option<usize>,
+    pub node: Node,
+}
+
+pub struct Node {
+    pub wire: Wire,
+    /// What the column takes, for messages; empty where every value fits.
+    pub expected: Box<str>,
+}
+
+/// A type as it lies in the bytes.
+pub enum Wire {
+    /// Whether it is refused: the column is NOT NULL.
+    Null(bool),
+    Boolean,
+    Int(To),
+    Long(To),
+    Float,
+    Double,
+    Bytes(To),
+    String,
+    Fixed(usize, To),
+    Enum(Vec<String>),
+    Union(Vec<Node>),
+    Record(Vec<Field>, Vec<usize>),
+    /// Whether the items take no bytes.
+    Array(Box<Node>, bool),
+    Map(Box<Node>),
+}
+
+/// What the column makes of a value.
+pub enum To {
+    Nothing,
+    Integer(u32),
+    Real,
+    Date,
+    Millis,
+    Micros,
+    Text,
+    Binary,
+    Decimal(Scale),
+}
+
+/// From the writer's scale to the column's: a factor, or a divisor that is not 0.
+pub struct Scale {
+    pub written: usize,
+    pub factor: i128,
+    pub divisor: i128,
+    /// The first magnitude that has more digits than the column.
+    pub end: u128,
+}
+
+impl Plan {
+    /// An error means that the plan is not one for these columns.
+    pub fn new(plan: &str, columns: &[Column]) -> Result<Self, String> {
+        let plan: Value = serde_json::from_str(plan).map_err(|error| format!("avro.plan: {error}"))?;
+        let (fields, absent) = record(&plan, Some(columns))?;
+        Ok(Plan { fields, absent })
+    }
+}
+
+type Record = (Vec<Field>, Vec<usize>);
+
+fn record(plan: &Value, columns: Option<&[Column]>) -> Result<Record, String> {
+    let mut absent: Vec<usize> = (0..columns.map_or(0, <[Column]>::len)).collect();
+    let mut fields = Vec::new();
+    for field in list(plan, "fields")? {
+        let column = field["column"].as_u64().map(|index| index as usize);
+        if let Some(index) = column {
+            // Each column has one value a record, or they would not stay of one length.
+            let place = absent.iter().position(|left| *left == index).ok_or("avro.plan: a column twice")?;
+            absent.remove(place);
+        }
+        let target = column.and_then(|index| columns?.get(index));
+        fields.push(Field { name: text(field, "name")?.into(), column, node: node(field, target)? });
+    }
+    if columns.is_some_and(|columns| absent.iter().any(|index| !columns[*index].nullable)) {
+        return Err("avro.plan: a NOT NULL column that the writer does not have".into());
+    }
+    Ok((fields, absent))
+}
+
+fn node(plan: &Value, column: Option<&Column>) -> Result<Node, String> {
+    let kind = text(plan, "avro")?;
+    let to = to(plan, column).ok_or_else(|| unfit(plan, column))?;
+    let wire = match (kind, column.map(|column| &column.data)) {
+        ("null", _) => Wire::Null(column.is_some_and(|column| !column.nullable)),
+        ("boolean", None | Some(Data::Bool(_))) => Wire::Boolean,
+        ("int", _) => Wire::Int(to),
+        ("long", _) => Wire::Long(to),
+        ("float", None | Some(Data::F32(_) | Data::F64(_))) => Wire::Float,
+        ("double", None | Some(Data::F64(_))) => Wire::Double,
+        ("bytes", _) => Wire::Bytes(to),
+        ("string", None | Some(Data::Bytes(_))) => Wire::String,
+        ("fixed", _) => {
+            let size = plan["size"].as_u64().and_then(|size| size.try_into().ok());
+            Wire::Fixed(size.ok_or("avro.plan: a size")?, to)
+        }
+        ("enum", None | Some(Data::Bytes(_))) => {
+            let symbols = list(plan, "symbols")?.iter().map(|symbol| symbol.as_str().map(str::to_owned));
+            Wire::Enum(symbols.collect::<Option<_>>().ok_or("avro.plan: a symbol")?)
+        }
+        ("union", _) => {
+            let branches = list(plan, "branches")?.iter().map(|branch| node(branch, column));
+            Wire::Union(branches.collect::<Result<_, _>>()?)
+        }
+        ("record", None) => {
+            let (fields, absent) = record(plan, None)?;
+            Wire::Record(fields, absent)
+        }
+        ("record", Some(Data::Struct(children, _))) => {
+            let (fields, absent) = record(plan, Some(children))?;
+            Wire::Record(fields, absent)
+        }
+        ("array", None) => Wire::Array(Box::new(node(&plan["items"], None)?), is_empty(plan)),
+        ("array", Some(Data::List(_, child))) => {
+            Wire::Array(Box::new(node(&plan["items"], Some(child))?), is_empty(plan))
+        }
+        ("map", None) => Wire::Map(Box::new(node(&plan["items"], None)?)),
+        ("map", Some(Data::Map(_, keys, values))) if keys.kind == DataType::Utf8 => {
+            Wire::Map(Box::new(node(&plan["items"], Some(values))?))
+        }
+        _ => return Err(unfit(plan, column)),
+    };
+    Ok(Node { wire, expected: plan["expected"].as_str().unwrap_or_default().into() })
+}
+
+/// The conversion, if it is one that the column's type has.
+fn to(plan: &Value, column: Option<&Column>) -> Option<To> {
+    let (Some(name), Some(column)) = (plan["as"].as_str(), column) else {
+        let kept = column.is_some() && plan["avro"] != "union";
+        return (!kept && plan["as"].is_null()).then_some(To::Nothing);
+    };
+    match (name, &column.kind) {
+        ("integer", DataType::Int8) => Some(To::Integer(8)),
+        ("integer", DataType::Int16) => Some(To::Integer(16)),
+        ("integer", DataType::Int32) => Some(To::Integer(32)),
+        ("integer", DataType::Int64) => Some(To::Integer(64)),
+        ("float", DataType::Float32) | ("double", DataType::Float64) => Some(To::Real),
+        ("date", DataType::Date32) => Some(To::Date),
+        ("millis", DataType::Timestamp(TimeUnit::Microsecond, _)) => Some(To::Millis),
+        ("micros", DataType::Timestamp(TimeUnit::Microsecond, _)) => Some(To::Micros),
+        ("string", DataType::Utf8) => Some(To::Text),
+        ("binary", DataType::Binary) => Some(To::Binary),
+        ("decimal", DataType::Decimal128(precision, scale)) => {
+            Some(To::Decimal(self::scale(plan["written"].as_u64()?, *precision, *scale)?))
+        }
+        ("null" | "never" | "boolean" | "struct" | "array" | "map", _) => Some(To::Nothing),
+        _ => None,
+    }
+}
+
+fn scale(written: u64, precision: u8, scale: i8) -> Option<Scale> {
+    let shift = i64::from(scale) - i64::try_from(written).ok()?;
+    let power = 10i128.checked_pow(u32::try_from(shift.abs()).ok()?)?;
+    Some(Scale {
+        written: written.try_into().ok()?,
+        factor: if shift >= 0 { power } else { 0 },
+        divisor: if shift < 0 { power } else { 0 },
+        end: 10u128.checked_pow(precision.into())?,
+    })
+}
+
+fn is_empty(plan: &Value) -> bool {
+    plan["empty"] == true
+}
+
+fn text<'a>(plan: &'a Value, name: &str) -> Result<&'a str, String> {
+    plan[name].as_str().ok_or_else(|| format!("avro.plan: no '{name}'"))
+}
+
+fn list<'a>(plan: &'a Value, name: &str) -> Result<&'a Vec<Value>, String> {
+    plan[name].as_array().ok_or_else(|| format!("avro.plan: no '{name}'"))
+}
+
+fn unfit(plan: &Value, column: Option<&Column>) -> String {
+    let kind = column.map_or("nothing".into(), |column| format!("{} {}", column.name, column.kind));
+    format!("avro.plan: {} as {} into {kind}", plan["avro"], plan["as"])
+}

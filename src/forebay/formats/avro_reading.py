@@ -1,0 +1,127 @@
+"""Which column types each Avro type without parts can be read as, and by which conversion.
+
+A logical type is never guessed at: a long that is a timestamp is read as that or as its plain number, and
+not as a DOUBLE or, with its milliseconds taken for microseconds, as another time.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyspark.sql.types import (
+    BinaryType,
+    BooleanType,
+    ByteType,
+    DataType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IntegerType,
+    LongType,
+    ShortType,
+    StringType,
+    TimestampNTZType,
+    TimestampType,
+)
+
+from forebay.formats.avro_schema import Avro
+from forebay.formats.scalars import BITS
+
+YEARS = "(years 0001 to 9999)"
+MAX_PRECISION = 38
+
+_LOGICAL = {
+    "int": {"date": "DATE, INT or BIGINT", "time-millis": "INT or BIGINT"},
+    "long": {
+        "time-micros": "BIGINT",
+        "timestamp-millis": "TIMESTAMP or BIGINT",
+        "timestamp-micros": "TIMESTAMP or BIGINT",
+        "timestamp-nanos": "BIGINT",
+        "local-timestamp-millis": "TIMESTAMP_NTZ or BIGINT",
+        "local-timestamp-micros": "TIMESTAMP_NTZ or BIGINT",
+        "local-timestamp-nanos": "BIGINT",
+    },
+}
+_PLAIN = {
+    "boolean": "BOOLEAN",
+    "int": "INT, BIGINT, FLOAT or DOUBLE",
+    "long": "BIGINT, FLOAT, DOUBLE, TIMESTAMP or TIMESTAMP_NTZ (from epoch milliseconds)",
+    "float": "FLOAT or DOUBLE",
+    "double": "DOUBLE",
+    "string": "STRING or BINARY",
+    "bytes": "BINARY or STRING",
+    "fixed": "BINARY",
+    "enum": "STRING",
+    "record": "STRUCT<…>",
+    "array": "ARRAY<…>",
+    "map": "MAP<STRING, …>",
+}
+
+
+def reading(writer: Avro, column: DataType) -> dict[str, Any] | None:
+    """The conversion's part of a plan's node; None if there is none."""
+    known = writer.logical in _LOGICAL.get(writer.type, ())
+    match writer.type, column:
+        case ("boolean", BooleanType()):
+            return {"as": "boolean"}
+        case ("int" | "long", IntegerType() | LongType()) if known:
+            # The number as it is; a timestamp never fits an INT, so that is refused here and not per record.
+            return _integer(column) if writer.type == "int" or isinstance(column, LongType) else None
+        case ("int" | "long", ByteType() | ShortType() | IntegerType() | LongType()) if not known:
+            return _integer(column)
+        case ("int" | "long" | "float", FloatType()) | ("int" | "long" | "float" | "double", DoubleType()):
+            return None if known else {"as": column.typeName()}
+        case ("int", DateType()) if writer.logical == "date":
+            return {"as": "date", "expected": f"DATE {YEARS}"}
+        case ("long", TimestampType()):
+            return _timestamp("TIMESTAMP", "timestamp", writer.logical)
+        case ("long", TimestampNTZType()):
+            return _timestamp("TIMESTAMP_NTZ", "local-timestamp", writer.logical)
+        case ("bytes" | "fixed", DecimalType()):
+            return _decimal(writer, column)
+        case ("string" | "enum", StringType()):
+            return {"as": "string"}
+        case ("bytes", StringType()) if not writer.decimal:
+            return {"as": "string", "expected": "STRING (UTF-8)"}
+        case ("string" | "bytes" | "fixed", BinaryType()):
+            return {"as": "binary"}
+    return None
+
+
+def remedy(writer: Avro) -> str:
+    """What the column could be declared as."""
+    types = _PLAIN[writer.type]
+    if writer.decimal and writer.decimal[0] <= MAX_PRECISION:
+        types = f"DECIMAL({writer.decimal[0]},{writer.decimal[1]}) or BINARY"
+    elif writer.decimal:
+        types = "BINARY"
+    return "declare it as " + _LOGICAL.get(writer.type, {}).get(writer.logical or "", types)
+
+
+def _integer(column: DataType) -> dict[str, Any]:
+    bits = BITS[type(column)]
+    end = 2 ** (bits - 1)
+    name = column.simpleString().upper()
+    return {"as": "integer", "bits": bits, "expected": f"{name} (an integer from {-end} to {end - 1})"}
+
+
+def _timestamp(name: str, logical: str, found: str | None) -> dict[str, Any] | None:
+    """A plain long is epoch milliseconds, as in JSON; a logical type that we do not know is not plain."""
+    if found in (None, f"{logical}-millis"):
+        return {"as": "millis", "expected": f"{name} {YEARS}"}
+    if found == f"{logical}-micros":
+        return {"as": "micros", "expected": f"{name} {YEARS}"}
+    return None
+
+
+def _decimal(writer: Avro, column: DecimalType) -> dict[str, Any] | None:
+    if not writer.decimal or writer.decimal[0] > MAX_PRECISION:
+        return None
+    return {
+        "as": "decimal",
+        "precision": column.precision,
+        "scale": column.scale,
+        "written": writer.decimal[1],
+        "expected": f"{column.simpleString().upper()} (exact, no rounding)",
+    }

@@ -1,0 +1,194 @@
+"""The writer's Avro schema: from its JSON text to a tree without names left to look up.
+
+Read by a walk of our own. fastavro's parser takes what no datum can follow (a record with one field
+twice, a union in a union, a `fixed` of size -1) and ends the process on a deeply nested schema.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from forebay.errors import OptionValueError, UnsupportedSqlError
+from forebay.formats.refusal import shorten
+
+OPTION = "avro.schema"
+PRIMITIVES = frozenset({"null", "boolean", "int", "long", "float", "double", "bytes", "string"})
+MAX_DEPTH = 64
+"""Decoders recurse as deep as the schema, so its depth is bounded."""
+
+_LARGEST_FIXED = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Avro:
+    """One type as the writer has it. What a type does not have is empty."""
+
+    type: str
+    logical: str | None = None
+    name: str = ""
+    size: int = 0
+    symbols: tuple[str, ...] = ()
+    decimal: tuple[int, int] | None = None
+    """Precision and scale, if the logical type is a valid decimal."""
+    fields: tuple[str, ...] = ()
+    parts: tuple[Avro, ...] = ()
+    """The types of a record's fields, a union's branches, an array's items or a map's values."""
+    depth: int = 1
+    empty: bool = False
+    """Whether a value takes no bytes at all."""
+
+    def __str__(self) -> str:
+        match self.type:
+            case "union":
+                return f"a union of {', '.join(map(str, self.parts))}"
+            case "array" | "map":
+                return f"{self.type} of {self.parts[0]}"
+            case _:
+                text = f"{self.type} {self.name}".strip()
+                return f"{text} ({self.logical})" if self.logical else text
+
+
+def parse(text: str) -> Avro:
+    """OptionValueError if this is not an Avro schema, UnsupportedSqlError if it is recursive or too deep."""
+    try:
+        given = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise OptionValueError(f"'{OPTION}' is not JSON: {error}", option=OPTION) from None
+    return _Parser().schema(given, "", 1)
+
+
+class _Parser:
+    def __init__(self) -> None:
+        self._named: dict[str, Avro] = {}
+        self._open: set[str] = set()
+
+    def schema(self, given: Any, namespace: str, depth: int) -> Avro:
+        if depth > MAX_DEPTH:
+            raise _too_deep()
+        match given:
+            case str() if given in PRIMITIVES:
+                return Avro(given, empty=given == "null")
+            case str():
+                return self._reference(given, namespace)
+            case list():
+                return self._union(given, namespace, depth)
+            case {"type": str(kind)} if kind in PRIMITIVES:
+                decimal = _decimal(given) if kind == "bytes" else None
+                return Avro(kind, _logical(given), decimal=decimal, empty=kind == "null")
+            case {"type": "array", "items": items}:
+                return _container("array", (self.schema(items, namespace, depth + 1),))
+            case {"type": "map", "values": values}:
+                return _container("map", (self.schema(values, namespace, depth + 1),))
+            case {"type": "record" | "enum" | "fixed", "name": str(name)} if name:
+                return self._define(given, _full_name(name, given.get("namespace"), namespace), depth)
+            case {"type": "array" | "map" | "record" | "enum" | "fixed" as kind}:
+                needed = {"array": "items", "map": "values"}.get(kind, "name")
+                raise _wrong(f"{kind} without '{needed}'")
+            case {"type": str(kind)}:
+                return self._reference(kind, namespace)
+            case {"type": inner}:
+                return self.schema(inner, namespace, depth + 1)
+        raise _wrong(f"{shorten(json.dumps(given))} is not a type")
+
+    def _reference(self, name: str, namespace: str) -> Avro:
+        full = _full_name(name, None, namespace)
+        if full in self._open:
+            raise UnsupportedSqlError(
+                f"the record {full} of '{OPTION}' contains itself, and a recursive schema cannot be read",
+                remedy="a column's type has an end: let the writer send a flat list with references instead",
+            )
+        if full not in self._named:
+            raise _wrong(f"the type {shorten(full)!r} is not defined (before it is used)")
+        return self._named[full]
+
+    def _union(self, given: list[Any], namespace: str, depth: int) -> Avro:
+        branches = tuple(self.schema(branch, namespace, depth + 1) for branch in given)
+        if not branches:
+            raise _wrong("a union needs branches")
+        if any(branch.type == "union" for branch in branches):
+            raise _wrong("a union cannot contain a union")
+        if len({branch.name or branch.type for branch in branches}) < len(branches):
+            raise _wrong("a union cannot contain the same type twice")
+        return _container("union", branches)
+
+    def _define(self, given: dict[str, Any], full: str, depth: int) -> Avro:
+        if full in self._named or full in self._open:
+            raise _wrong(f"the type {shorten(full)!r} is defined twice")
+        match given:
+            case {"type": "record", "fields": list(fields)}:
+                self._open.add(full)
+                made = self._record(fields, full, depth)
+                self._open.discard(full)
+            case {"type": "enum", "symbols": list(symbols)}:
+                if not all(isinstance(symbol, str) for symbol in symbols):
+                    raise _wrong(f"the symbols of the enum {full} are strings")
+                if len(set(symbols)) < len(symbols):
+                    raise _wrong(f"the enum {full} has a symbol twice")
+                made = Avro("enum", name=full, symbols=tuple(symbols))
+            case {"type": "fixed", "size": int(size)} if _is_size(size):
+                logical, decimal = _logical(given), _decimal(given)
+                made = Avro("fixed", logical, full, size=size, decimal=decimal, empty=size == 0)
+            case {"type": kind}:
+                needed = {"record": "a list of 'fields'", "enum": "a list of 'symbols'"}.get(kind, "a 'size'")
+                raise _wrong(f"the {kind} {full} needs {needed}")
+        self._named[full] = made
+        return made
+
+    def _record(self, fields: list[Any], full: str, depth: int) -> Avro:
+        namespace = full.rpartition(".")[0]
+        types: dict[str, Avro] = {}
+        for given in fields:
+            match given:
+                case {"name": str(name), "type": kind} if name not in types:
+                    types[name] = self.schema(kind, namespace, depth + 1)
+                case {"name": str(name), "type": _}:
+                    raise _wrong(f"the record {full} has the field {shorten(name)!r} twice")
+                case _:
+                    raise _wrong(f"a field of the record {full} needs a 'name' and a 'type'")
+        return _container("record", tuple(types.values()), full, tuple(types))
+
+
+def _container(kind: str, parts: tuple[Avro, ...], name: str = "", fields: tuple[str, ...] = ()) -> Avro:
+    depth = 1 + max((part.depth for part in parts), default=0)
+    if depth > MAX_DEPTH:  # by references, too
+        raise _too_deep()
+    empty = kind == "record" and all(part.empty for part in parts)
+    return Avro(kind, name=name, fields=fields, parts=parts, depth=depth, empty=empty)
+
+
+def _is_size(size: int) -> bool:
+    return type(size) is int and 0 <= size <= _LARGEST_FIXED
+
+
+def _full_name(name: str, namespace: Any, enclosing: str) -> str:
+    if "." in name:
+        return name.removeprefix(".")
+    space = namespace if isinstance(namespace, str) else enclosing
+    return f"{space}.{name}" if space else name
+
+
+def _logical(given: dict[str, Any]) -> str | None:
+    logical = given.get("logicalType")
+    return logical if isinstance(logical, str) else None
+
+
+def _decimal(given: dict[str, Any]) -> tuple[int, int] | None:
+    """An invalid logical type is ignored, as the specification has it."""
+    if given.get("logicalType") != "decimal":
+        return None
+    match given.get("precision"), given.get("scale", 0):
+        case (int(precision), int(scale)) if 0 <= scale <= precision and precision > 0:
+            return precision, scale
+    return None
+
+
+def _wrong(reason: str) -> OptionValueError:
+    return OptionValueError(f"'{OPTION}' is not an Avro schema: {reason}", option=OPTION)
+
+
+def _too_deep() -> UnsupportedSqlError:
+    return UnsupportedSqlError(
+        f"'{OPTION}' is nested deeper than {MAX_DEPTH} levels", remedy="let the writer send a flatter record"
+    )

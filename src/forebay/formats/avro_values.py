@@ -1,0 +1,105 @@
+"""A datum's plain values to what Arrow holds for the columns, by the plan."""
+
+from __future__ import annotations
+
+from datetime import date, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+from forebay.formats.avro_plan import Plan
+from forebay.formats.avro_reading import MAX_PRECISION
+from forebay.formats.contract import Kind
+from forebay.formats.refusal import Number, RefusedError, mismatch, shorten, unfit
+
+_EPOCH = date(1970, 1, 1).toordinal()
+_FIRST_DAY, _LAST_DAY = date.min.toordinal() - _EPOCH, date.max.toordinal() - _EPOCH
+_MICROSECOND = timedelta(microseconds=1)
+_FIRST_MICROS = (datetime.min - datetime(1970, 1, 1)) // _MICROSECOND
+_LAST_MICROS = (datetime.max - datetime(1970, 1, 1)) // _MICROSECOND
+
+
+def convert(plan: Plan, value: Any) -> Any:
+    """One value that its node keeps. RefusedError if the column cannot hold it."""
+    if plan["avro"] == "union":
+        index, inner = value
+        return convert(plan["branches"][index], inner)
+    match plan["as"]:
+        case "null" | "boolean":
+            return value
+        case "never":
+            raise mismatch("NOT NULL, but the value is null")
+        case "string":
+            return value if isinstance(value, str) else _text(plan, value)
+        case "binary":
+            return value if isinstance(value, bytes) else value.encode()
+        case "integer":
+            end = 2 ** (plan["bits"] - 1)
+            return _within(plan, value, value, -end, end - 1)
+        case "float" | "double":
+            return float(value)  # from an integer: rounded to a double first, as JSON's numbers are
+        case "date":
+            return _within(plan, value, value, _FIRST_DAY, _LAST_DAY)
+        case "millis":
+            return _within(plan, value, value * 1000, _FIRST_MICROS, _LAST_MICROS)
+        case "micros":
+            return _within(plan, value, value, _FIRST_MICROS, _LAST_MICROS)
+        case "decimal":
+            return _decimal(plan, value)
+        case "struct":
+            return convert_record(plan, value)
+        case "array":
+            return [_inside(f"[{at}]", plan["items"], item) for at, item in enumerate(value)]
+        case "map":
+            return [(key, _inside(f"[{shorten(key)!r}]", plan["items"], item)) for key, item in value.items()]
+    raise AssertionError(plan["as"])
+
+
+def convert_record(plan: Plan, values: list[Any]) -> dict[str, Any]:
+    """The columns that the writer has, by name, in the order in which they are declared."""
+    kept = [pair for pair in zip(plan["fields"], values, strict=True) if pair[0]["column"] is not None]
+    kept.sort(key=lambda pair: int(pair[0]["column"]))
+    return {field["name"]: _inside(f".{field['name']}", field, value) for field, value in kept}
+
+
+def _inside(step: str, plan: Plan, value: Any) -> Any:
+    try:
+        return convert(plan, value)
+    except RefusedError as refused:
+        refused.enter(step)
+        raise
+
+
+def _within(plan: Plan, written: int, value: int, first: int, last: int) -> int:
+    if first <= value <= last:
+        return value
+    raise unfit(plan["expected"], written)
+
+
+def _text(plan: Plan, value: bytes) -> str:
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        raise _no(plan, "bytes that are not UTF-8") from None
+
+
+def _decimal(plan: Plan, value: bytes) -> Decimal:
+    """Big-endian two's complement, rescaled from the writer's scale to the column's."""
+    if not value:
+        raise _no(plan, "no bytes")
+    unscaled = int.from_bytes(value, "big", signed=True)
+    if abs(unscaled) >= 10**MAX_PRECISION:
+        raise _no(plan, f"a number of more than {MAX_PRECISION} digits")
+    written = _scaled(unscaled, plan["written"])
+    shift = plan["scale"] - plan["written"]
+    rescaled, rest = (unscaled * 10**shift, 0) if shift >= 0 else divmod(unscaled, 10**-shift)
+    if rest or abs(rescaled) >= 10 ** plan["precision"]:
+        raise unfit(plan["expected"], Number(f"{written:f}"))
+    return _scaled(rescaled, plan["scale"])
+
+
+def _scaled(unscaled: int, scale: int) -> Decimal:
+    return Decimal((int(unscaled < 0), tuple(map(int, str(abs(unscaled)))), -scale))
+
+
+def _no(plan: Plan, found: str) -> RefusedError:
+    return RefusedError(Kind.TypeConversion, f"expected {plan['expected']}, found {found}")

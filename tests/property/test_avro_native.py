@@ -1,0 +1,94 @@
+"""The plain and the native Avro decoder on the same input: same rows, same refusals."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from pyspark.sql.types import ArrayType, LongType, StructField, StructType
+from tests.property.avro_cases import Case, alike, damage, options, tables, write
+
+from forebay.formats.avro_format import AvroDecoder
+
+native = pytest.importorskip(
+    "forebay_native", reason="the native decoder is not built (cargo build --release in native/)"
+)
+SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
+
+
+def check_agreement(schema: StructType, given: dict[str, str], values: Sequence[bytes | None]) -> list[Any]:
+    """The refusals, once both decoders have agreed on them and on the rows."""
+    plain = AvroDecoder(schema, given)
+    expected = plain.decode(values)
+    made = native.Decoder("avro", plain.schema, {"avro.plan": plain.plan})
+    for _ in range(2):  # a decoder holds nothing back from one call to the next
+        batch, bad = made.decode(list(values))
+        batch = pa.record_batch(batch)
+        batch.validate(full=True)
+        assert [item[:2] for item in bad] == [(record.index, record.kind) for record in expected.bad]
+        assert batch.schema.equals(expected.batch.schema)
+        assert alike(batch.to_pylist(), expected.batch.to_pylist())
+    for item, record in zip(bad, expected.bad, strict=True):
+        # What a column refuses is said in the same words; a map's key in the path is quoted differently.
+        assert record.kind == "MalformedPayload" or "['" in record.message or item[2] == record.message
+    return bad
+
+
+@settings(max_examples=100, deadline=None, suppress_health_check=SLOW)
+@given(tables(), st.data())
+def test_both_read_the_same_datums(case: Case, data: st.DataObject) -> None:
+    good = [pair[0] for pair in data.draw(st.lists(case.good, max_size=3))]
+    payloads = write(case, good + data.draw(st.lists(case.loose, max_size=3)))
+    bad = check_agreement(case.column, options(case), payloads)
+    assert all(item[0] >= len(good) for item in bad if payloads[item[0]])
+
+
+@settings(max_examples=100, deadline=None, suppress_health_check=SLOW)
+@given(tables(), st.data())
+def test_both_refuse_the_same_damage(case: Case, data: st.DataObject) -> None:
+    payloads = write(case, data.draw(st.lists(case.loose, min_size=1, max_size=3)))
+    damaged: list[bytes | None] = [data.draw(damage(payload)) for payload in payloads for _ in range(3)]
+    check_agreement(case.column, options(case), [None, *damaged, *payloads])
+
+
+@settings(max_examples=100, deadline=None, suppress_health_check=SLOW)
+@given(tables(), st.lists(st.binary(max_size=40), min_size=1, max_size=20))
+def test_both_make_the_same_of_random_bytes(case: Case, payloads: list[bytes]) -> None:
+    check_agreement(case.column, options(case), payloads)
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.lists(
+        st.one_of(st.binary(max_size=12), st.sampled_from([b"\x80" * 9 + b"\x01", b"\xff" * 4 + b"\x0f"]))
+    )
+)
+def test_both_read_the_same_numbers(payloads: list[bytes]) -> None:
+    """Varints of every length, in an int, a long, a union's index and a block's count."""
+    columns = StructType([StructField("x", LongType()), StructField("y", ArrayType(LongType()))])
+    for kind in ("int", "long", ["int", "long"], {"type": "enum", "name": "E", "symbols": ["A", "B"]}):
+        fields = [{"name": "z" if isinstance(kind, dict) else "x", "type": kind}]
+        schema = {"type": "record", "name": "R", "fields": fields}
+        check_agreement(columns, {"avro.schema": json.dumps(schema)}, payloads)
+    schema = {
+        "type": "record",
+        "name": "R",
+        "fields": [{"name": "y", "type": {"type": "array", "items": "long"}}],
+    }
+    check_agreement(columns, {"avro.schema": json.dumps(schema)}, payloads)
+
+
+def test_a_plan_for_other_columns_is_not_taken() -> None:
+    schema = {"type": "record", "name": "R", "fields": [{"name": "x", "type": "long"}]}
+    plan = AvroDecoder(StructType([StructField("x", LongType())]), {"avro.schema": json.dumps(schema)}).plan
+    for other in (pa.schema([("x", pa.string())]), pa.schema([("y", pa.list_(pa.int64()))])):
+        with pytest.raises(ValueError, match=r"avro\.plan"):
+            native.Decoder("avro", other, {"avro.plan": plan})
+    for text in ("", "{}", "[]", '{"avro":"record","fields":[{"avro":"long"}]}'):
+        with pytest.raises(ValueError, match=r"avro\.plan"):
+            native.Decoder("avro", pa.schema([("x", pa.int64())]), {"avro.plan": text})
