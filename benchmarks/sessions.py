@@ -40,13 +40,16 @@ class PeerSession:
 
     def ask(self, job: Job, timeout_s: float) -> Timing:
         """Measure a case. What was asked before in this process is not warmed up again."""
-        process = self._process or self._start()
         kind = (job.reading.format, job.reading.query, job.reading.size)
-        if kind in self._warm:
+        if kind in self._warm and self._process:
             job = replace(job, warmup=None)
-        timing = Timing(**self._exchange(process, asdict(job), timeout_s))
+        timing = Timing(**self.tell(asdict(job), timeout_s))
         self._warm.add(kind)
         return timing
+
+    def tell(self, question: Mapping[str, Any], timeout_s: float) -> dict[str, Any]:
+        """One line there, one line back."""
+        return self._exchange(self._process or self._start(), question, timeout_s)
 
     def _start(self) -> subprocess.Popen[str]:
         self._work = tempfile.mkdtemp(prefix="forebay-bench-")

@@ -20,6 +20,7 @@ from benchmarks.peers.environment import last_words
 from benchmarks.shapes import COLUMNS, PRICE_ABOVE, Type, avro_schema, names
 
 Answer = dict[str, list[int]]
+LEFT = 0.1  # less than this share of a figure, and a difference of two measurements is mostly noise
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,7 @@ class Reading:
     format: str
     query: str
     size: str
+    counted: int  # what the counts of the answer add up to: when a peer that knows no end is done
 
     @property
     def columns(self) -> dict[str, Type]:
@@ -99,11 +101,16 @@ class Timing:
     def net_rate(self) -> float | None:
         """Records per second without starting the job; None if too little is left to divide by."""
         net = self.wall_s - self.start_wall_s
-        return self.records / net if net > 0.05 * self.wall_s else None
+        return self.records / net if net > LEFT * self.wall_s else None
 
     @property
     def cpu_per_million(self) -> float:
         return self.cpu_s / self.records * 1e6
+
+    @property
+    def net_cpu_per_million(self) -> float | None:
+        net = self.cpu_s - self.start_cpu_s
+        return net / self.records * 1e6 if net > LEFT * self.cpu_s else None
 
 
 class Worker(Protocol):
@@ -116,7 +123,8 @@ class Worker(Protocol):
     def close(self) -> None: ...
 
 
-def measure(worker: Worker, job: Job) -> Timing:
+def measure(worker: Worker, question: Mapping[str, Any]) -> dict[str, Any]:
+    job = Job.from_json(question)
     if job.warmup:
         worker.read(job.warmup)
     with timed() as start:
@@ -124,10 +132,13 @@ def measure(worker: Worker, job: Job) -> Timing:
     with timed() as clock:
         answer = worker.read(job.reading)
     cpu, start_cpu = sum(clock.cpu.values()), sum(start.cpu.values())
-    return Timing(answer, job.reading.records, clock.wall_s, cpu, start.wall_s, start_cpu)
+    return asdict(Timing(answer, job.reading.records, clock.wall_s, cpu, start.wall_s, start_cpu))
 
 
-def serve(open_worker: Callable[[Opening], Worker]) -> None:
+def serve(
+    open_worker: Callable[[Opening], Any],
+    answer: Callable[[Any, Mapping[str, Any]], dict[str, Any]] = measure,
+) -> None:
     """The main program of such a peer. Whatever else it prints goes to standard error."""
     out = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)  # a JVM inherits the file descriptor, not sys.stdout
@@ -137,8 +148,7 @@ def serve(open_worker: Callable[[Opening], Worker]) -> None:
     try:
         for line in sys.stdin:
             with _reporting(out):
-                timing = measure(worker, Job.from_json(json.loads(line)))
-                print(json.dumps(asdict(timing)), file=out)
+                print(json.dumps(answer(worker, json.loads(line))), file=out)
     finally:
         worker.close()
 
