@@ -3,40 +3,104 @@
 from __future__ import annotations
 
 import argparse
+import pickle
+import time
 from collections.abc import Callable
+from pathlib import Path
 
 from rich.console import Console
 
-from benchmarks import hotspots, machine, memory, report, throughput
-from benchmarks.runner import ROOT, WORK
+from benchmarks import cases, constant, grid, hotspots, machine, memory, report, steady, throughput
+from benchmarks.figures import draw
+from benchmarks.peers.environment import PeerError
+from benchmarks.runner import ROOT, WORK, without_paths
 
 RESULTS = ROOT / "benchmarks" / "RESULTS.md"
 QUICK_RESULTS = WORK / "RESULTS-quick.md"
+SECTIONS = WORK / "sections"  # a claim's section is kept here as soon as it is there
+CLAIMS = ("grid", "steady", "constant", "throughput", "memory", "hotspots")
+
+# name, help, value of a quick run, value of a full one
+NUMBERS = (
+    ("records", "records a topic of the grid and of the throughput claim", 100_000, 1_000_000),
+    ("rounds", "rounds of the grid", 1, 3),
+    ("steady-records", "records of the steady-state claim", 300_000, 20_000_000),
+    ("steady-rounds", "rounds of the steady-state claim", 1, 2),
+    ("constant-records", "records of the constant-cost claim", 600_000, 100_000_000),
+    ("throughput-rounds", "rounds of the throughput claim", 1, 3),
+    ("memory-records", "records of the memory claim", 300_000, 10_000_000),
+)
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="small and few: RESULTS.md stays as it is")
+    parser.add_argument("--full", action="store_true", help="the whole cross product in the grid")
+    parser.add_argument(
+        "--claims", default=",".join(CLAIMS), help="some of %(default)s; others than all print only"
+    )
+    parser.add_argument("--only", default="", help='cases of the grid with these words: "json windows"')
+    parser.add_argument(
+        "--peers", default="", help="peers of the grid with one of these words: forebay,flink"
+    )
+    for name, text, quick, full in NUMBERS:
+        parser.add_argument(f"--{name}", type=int, help=f"{text} ({full:,}; quick: {quick:,})")
+    given = parser.parse_args()
+    for name, _, quick, full in NUMBERS:
+        attribute = name.replace("-", "_")
+        if getattr(given, attribute) is None:
+            setattr(given, attribute, quick if given.quick else full)
+    return given
+
+
+def claims(given: argparse.Namespace, words: Console) -> dict[str, Callable[[], report.Section]]:
+    every = cases.everything() if given.full else cases.few() if given.quick else cases.one_factor_at_a_time()
+    chosen, peers = cases.matching(every, given.only), grid.some(given.peers)
+    topic_records = max(200_000, given.constant_records // 10)
+    return {
+        "grid": lambda: grid.measure(words, chosen, peers, given.records, given.rounds),
+        "steady": lambda: steady.measure(words, given.steady_records, given.steady_rounds),
+        "constant": lambda: constant.measure(words, given.constant_records, topic_records),
+        "throughput": lambda: throughput.measure(words, given.records, given.throughput_rounds),
+        "memory": lambda: memory.measure(words, given.memory_records),
+        "hotspots": lambda: hotspots.measure(words, given.records),
+    }
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="small and few: RESULTS.md stays as it is")
-    parser.add_argument("--records", type=int, help="records of the throughput claim")
-    parser.add_argument("--rounds", type=int, help="rounds of the throughput claim")
-    parser.add_argument("--memory-records", type=int, help="records of the memory claim")
-    given = parser.parse_args()
-    records = given.records or (200_000 if given.quick else 1_000_000)
-    rounds = given.rounds or (2 if given.quick else 5)
-    through = given.memory_records or (1_000_000 if given.quick else 10_000_000)
+    given = arguments()
     words, console = Console(stderr=True), Console()
+    wanted = [name for name in CLAIMS if name in given.claims.split(",")]
+    SECTIONS.mkdir(parents=True, exist_ok=True)
     sections = []
-    claims: tuple[Callable[[], report.Section], ...] = (
-        lambda: throughput.measure(words, records, rounds),
-        lambda: memory.measure(words, through),
-        lambda: hotspots.measure(words, records),
-    )
-    for claim in claims:
-        section = claim()
+    for name, claim in claims(given, words).items():
+        if name not in wanted:
+            continue
+        began = time.monotonic()
+        words.rule(name)
+        try:
+            section = claim()
+        except Exception as error:  # hours of other measurements must not go with it
+            words.print_exception()
+            text = without_paths(f"{type(error).__name__}: {error}")
+            section = report.Section(name.capitalize(), f"This claim could not be measured: {text}", (), ())
+        words.print(f"{name}: {time.monotonic() - began:.0f} s")
+        (SECTIONS / f"{name}.pickle").write_bytes(pickle.dumps(section))
         section.show(console)
         sections.append(section)
-    target = QUICK_RESULTS if given.quick else RESULTS
-    command = f"python -m benchmarks --records {records} --rounds {rounds} --memory-records {through}"
+    whole = wanted == list(CLAIMS) and not (given.quick or given.only or given.peers)
+    write(RESULTS if whole else QUICK_RESULTS, given, sections, words)
+
+
+def write(target: Path, given: argparse.Namespace, sections: list[report.Section], words: Console) -> None:
+    for figure in [figure for section in sections for figure in section.figures]:
+        try:
+            draw(figure, target.parent / report.PLOTS, WORK)
+        except PeerError as error:  # without its plot a table is still a result
+            words.print(without_paths(str(error)), markup=False)
+    flags = [f"--{flag}" for flag in ("quick", "full") if getattr(given, flag)]
+    numbers = [f"--{name} {getattr(given, name.replace('-', '_'))}" for name, *_ in NUMBERS]
+    command = " ".join(["python -m benchmarks", *flags, *numbers])
     report.write(target, report.document(machine.describe(), command, sections))
     words.print(f"written to {target.relative_to(ROOT)}")
 

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.figures import Figure
 from benchmarks.peers.contract import Outcome
 from benchmarks.runner import Round
 
+PLOTS = "plots"  # the folder beside RESULTS.md
 _FIGURES = ("records/s", "records/s inside batches", "CPU s per million")
 
 
@@ -38,15 +40,20 @@ class Grid:
 
     head: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
+    title: str = ""
+
+    def titled(self, title: str) -> Grid:
+        return replace(self, title=title)
 
     def markdown(self) -> str:
         lines = [self.head, ("---",) * len(self.head), *self.rows]
-        return "\n".join(
+        table = "\n".join(
             "| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines
         )
+        return f"### {self.title}\n\n{table}" if self.title else table
 
     def rich(self, title: str) -> Table:
-        table = Table(title=title, title_justify="left")
+        table = Table(title=self.title or title, title_justify="left")
         for name in self.head:
             table.add_column(name, overflow="fold")  # a figure cut short would be a wrong figure
         for row in self.rows:
@@ -62,12 +69,15 @@ class Section:
     intro: str
     grids: tuple[Grid, ...]
     notes: tuple[str, ...]
+    figures: tuple[Figure, ...] = ()
 
     def markdown(self) -> str:
-        parts = [f"## {self.title}", self.intro, *(grid.markdown() for grid in self.grids)]
-        if self.notes:
-            parts.append("\n".join(f"- {note}" for note in self.notes))
-        return "\n\n".join(parts)
+        plots = [f"![{figure.title}]({PLOTS}/{figure.name}.png)" for figure in self.figures]
+        notes = ["\n".join(f"- {note}" for note in self.notes)] if self.notes else []
+        tables = [grid.markdown() for grid in self.grids]
+        # Tables with titles are many: what follows from them comes first.
+        body = [*notes, *tables] if any(grid.title for grid in self.grids) else [*tables, *notes]
+        return "\n\n".join([f"## {self.title}", self.intro, *plots, *body])
 
     def show(self, console: Console) -> None:
         for grid in self.grids:

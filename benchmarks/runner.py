@@ -43,12 +43,8 @@ def run(peer: Peer, prepared: Prepared, task: Task, timeout_s: float = RUN_TIMEO
     """One measurement in a fresh process. `task.work` is set here."""
     work = tempfile.mkdtemp(prefix="forebay-bench-")
     full = replace(task, work=work, own={**prepared.own, **task.own})
-    # No settings of the caller's Spark may reach a peer, and it finds this package by the working folder.
-    environment = {
-        key: value for key, value in os.environ.items() if not key.startswith(("SPARK_", "PYSPARK_"))
-    }
     process = subprocess.Popen(
-        [prepared.python, "-m", peer.module], cwd=ROOT, env=environment, text=True, start_new_session=True,
+        [prepared.python, "-m", peer.module], cwd=ROOT, env=peer_environment(), text=True, start_new_session=True,
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
     )  # fmt: skip
     try:
@@ -64,6 +60,11 @@ def run(peer: Peer, prepared: Prepared, task: Task, timeout_s: float = RUN_TIMEO
     if process.returncode:
         raise PeerError(without_paths(last_words(said)))
     return Outcome.from_json(answer)
+
+
+def peer_environment() -> dict[str, str]:
+    """No settings of the caller's Spark may reach a peer; it finds this package by the working folder."""
+    return {key: value for key, value in os.environ.items() if not key.startswith(("SPARK_", "PYSPARK_"))}
 
 
 def interleave(

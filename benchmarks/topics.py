@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 SYMBOLS = ("AAPL", "AMZN", "GOOG", "META", "MSFT", "NVDA", "TSLA", "V")
@@ -38,13 +39,28 @@ def trades(records: int, first: int = 0) -> Iterator[bytes]:
 
 
 def produce(bootstrap_servers: str, topic: str, records: int, partitions: int) -> None:
-    """Create the topic and fill it evenly; returns when the broker has every record."""
+    """A topic full of JSON trades."""
+    fill(bootstrap_servers, topic, trades(records), records, partitions)
+
+
+def fill(
+    bootstrap_servers: str,
+    topic: str,
+    values: Iterable[bytes],
+    records: int,
+    partitions: int,
+    chunk: int = CHUNK,
+) -> None:
+    """Create the topic and fill it evenly; returns when the broker has every record.
+
+    A small `chunk` keeps partitions close to each other in event time.
+    """
     admin = AdminClient({"bootstrap.servers": bootstrap_servers})
     for future in admin.create_topics([NewTopic(topic, partitions, 1)]).values():
         future.result()
     producer = Producer({"bootstrap.servers": bootstrap_servers, **_SETTINGS})
-    for index, value in enumerate(trades(records)):
-        partition = index // CHUNK % partitions
+    for index, value in enumerate(values):
+        partition = index // chunk % partitions
         while True:
             try:
                 producer.produce(topic, value, partition=partition)
@@ -65,3 +81,11 @@ def count(bootstrap_servers: str, topic: str, partitions: int) -> int:
     finally:
         consumer.close()
     return sum(ends)
+
+
+def delete(bootstrap_servers: str, topics: Iterable[str]) -> None:
+    """Gone, to save the disk; a topic that is gone already is no trouble."""
+    admin = AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 4})
+    for future in admin.delete_topics(list(topics)).values():
+        with suppress(KafkaException):
+            future.result()

@@ -14,7 +14,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 VERSION = "4.0.0"
-PACKAGE = f"org.apache.spark:spark-sql-kafka-0-10_2.13:{VERSION}"
+PACKAGES = ",".join(
+    f"org.apache.spark:{name}_2.13:{VERSION}" for name in ("spark-sql-kafka-0-10", "spark-avro")
+)
 # An epoch number becomes a TIMESTAMP of seconds in from_json: read as it is and convert, as users do.
 RAW_COLUMNS = COLUMNS.replace("event_time TIMESTAMP", "event_time BIGINT")
 _RESOLVE = """
@@ -27,12 +29,12 @@ SparkSession.builder.master("local[1]").config("spark.jars.packages", sys.argv[1
 
 
 def prepare(work: Path) -> Prepared:
-    """PySpark and, by Spark's own Ivy, the jars of its Kafka source; both once, then never asked for again."""
+    """PySpark and, by Spark's own Ivy, its jars for Kafka and Avro; both once, then never asked for again."""
     python = virtual_environment(work / f"venv-spark-{VERSION}", [f"pyspark=={VERSION}", "psutil>=7"])
-    ivy = work / f"ivy-spark-{VERSION}"
+    ivy = work / f"ivy-spark-avro-{VERSION}"
     listed = ivy / "jars.json"
     if not listed.exists():
-        run_checked([python, "-c", _RESOLVE, PACKAGE, str(ivy)], f"resolve {PACKAGE}")
+        run_checked([python, "-c", _RESOLVE, PACKAGES, str(ivy)], f"resolve {PACKAGES}")
         listed.write_text(json.dumps(sorted(path.name for path in (ivy / "jars").glob("*.jar"))))
     names = json.loads(listed.read_text())
     # The files themselves: Ivy would look at the network again at each start.

@@ -1,0 +1,101 @@
+"""Draws a figure of `figures.Figure`, given as JSON on standard input. Run by an interpreter with matplotlib."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+import matplotlib as mpl
+
+mpl.use("Agg")
+import matplotlib.pyplot as plt
+
+COLOURS = ("#d1495b", "#edae49", "#00798c", "#66a182", "#8d6a9f", "#8d96a3")
+COLUMNS = 3
+mpl.rcParams["svg.hashsalt"] = "forebay"  # the same figure gives the same file
+
+
+def main() -> None:
+    figure = json.load(sys.stdin)
+    plot = {"bars": bars, "lines": lines}[figure["kind"]](figure)
+    for kind in ("png", "svg"):
+        plot.savefig(f"{sys.argv[1]}.{kind}", dpi=150, metadata={"Date": None} if kind == "svg" else None)
+
+
+def bars(figure: dict[str, Any]) -> Any:
+    panels = figure["panels"]
+    columns = min(COLUMNS, len(panels))
+    rows = -(-len(panels) // columns)
+    plot, grid = plt.subplots(
+        rows,
+        columns,
+        figsize=(5.2 * columns, 3.9 * rows + 0.9),
+        sharey=True,
+        squeeze=False,
+        layout="constrained",
+    )
+    for axes in grid.flat[len(panels) :]:
+        axes.set_visible(False)
+    for number, (axes, panel) in enumerate(zip(grid.flat, panels, strict=False)):
+        _panel(axes, panel)
+        if number % columns == 0:
+            axes.set_ylabel(figure["label"])
+    handles, labels = grid.flat[0].get_legend_handles_labels()
+    plot.legend(handles, labels, loc="outside lower center", ncols=min(6, len(labels)), frameon=False)
+    plot.suptitle(figure["title"], fontsize=13)
+    return plot
+
+
+def _panel(axes: Any, panel: dict[str, Any]) -> None:
+    width = 0.84 / len(panel["series"])
+    for place, series in enumerate(panel["series"]):
+        at = [group - 0.42 + width * (place + 0.5) for group in range(len(panel["groups"]))]
+        there = [(x, value) for x, value in zip(at, series["values"], strict=True) if value]
+        heights = [value[0] for _, value in there]
+        below = [value[0] - value[1] for _, value in there]
+        above = [value[2] - value[0] for _, value in there]
+        axes.bar(
+            [x for x, _ in there], heights, width * 0.92, yerr=[below, above], label=series["name"],
+            color=COLOURS[place % len(COLOURS)], error_kw={"elinewidth": 1, "capsize": 2, "ecolor": "#333333"},
+        )  # fmt: skip
+        for x, value in zip(at, series["values"], strict=True):
+            if not value:  # failed, or nothing left after the start: the tables say which
+                axes.annotate("×", (x, 0), xycoords=("data", "axes fraction"), ha="center", va="bottom",
+                              color=COLOURS[place % len(COLOURS)])  # fmt: skip
+    axes.set_yscale("log")
+    axes.set_xticks(range(len(panel["groups"])), panel["groups"])
+    axes.set_title(panel["title"], fontsize=11)
+    axes.grid(axis="y", which="both", linewidth=0.4, alpha=0.5)
+    axes.set_axisbelow(True)
+    axes.yaxis.set_major_formatter(mpl.ticker.FuncFormatter(_short))
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def lines(figure: dict[str, Any]) -> Any:
+    (panel,) = figure["panels"]
+    plot, axes = plt.subplots(figsize=(8, 4.5), layout="constrained")
+    at = [float(group) for group in panel["groups"]]
+    for place, series in enumerate(panel["series"]):
+        colour = COLOURS[2 * place]
+        axes.plot(at, [v[0] for v in series["values"]], ".-", color=colour, linewidth=0.8, markersize=4,
+                  label=series["name"])  # fmt: skip
+    axes.set_ylim(bottom=0)
+    axes.set_xlabel("million records through")
+    axes.set_ylabel(figure["label"])
+    axes.set_title(figure["title"], fontsize=12)
+    axes.grid(linewidth=0.4, alpha=0.5)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(frameon=False)
+    return plot
+
+
+def _short(value: float, _: int) -> str:
+    for size, sign in ((1e6, "M"), (1e3, "K")):
+        if value >= size:
+            return f"{value / size:g} {sign}"
+    return f"{value:g}"
+
+
+if __name__ == "__main__":
+    main()
