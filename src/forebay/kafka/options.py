@@ -356,6 +356,12 @@ KAFKA = OptionTable(
             example="com.acme.Order",
             acts=False,
         ),
+        Option(
+            "avro.schema",
+            ANY_TEXT,
+            "with format = avro: the schema that the records were written with, as JSON",
+            example='{"type": "record", "name": "t", "fields": [{"name": "id", "type": "long"}]}',
+        ),
         Option("csv.delimiter", CHARACTER, "what separates the fields", ",", ";"),
         Option("csv.quote", CHARACTER, "what encloses a field", '"', "'"),
         Option("csv.escape", CHARACTER, "what makes the next character literal", example="\\"),

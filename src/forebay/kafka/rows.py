@@ -21,6 +21,7 @@ from pyspark.sql.types import (
 from forebay.connectors.contract import RejectedRecord, SourceBatch
 from forebay.errors import UnsupportedSqlError
 from forebay.formats import FORMATS, Decoded, decoder
+from forebay.formats.avro_format import AvroDecoder
 from forebay.formats.batches import arrow_schema
 from forebay.options import Options
 
@@ -74,7 +75,9 @@ class RowDecoder:
             )
         self._columns = columns
         self.format_options = {
-            key: str(options[key]) for key in options if key.startswith("csv.") and options[key] is not None
+            key: str(options[key])
+            for key in options
+            if key.startswith(("csv.", "avro.")) and options[key] is not None
         }
         value_fields = [f for i, f in enumerate(columns.fields) if i != self._key_index]
         self._values = decoder(name, StructType(value_fields), self.format_options) if value_fields else None
@@ -117,7 +120,8 @@ class RowDecoder:
         """The value's format, columns and options, as the native decoder wants them; None if there is none."""
         if self._values is None:
             return None
-        return self._options["format"], self._values.schema, self.format_options
+        more = {"avro.plan": self._values.plan} if isinstance(self._values, AvroDecoder) else {}
+        return self._options["format"], self._values.schema, self.format_options | more
 
     @property
     def origins(self) -> list[str]:

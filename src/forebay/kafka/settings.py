@@ -113,6 +113,10 @@ def translate(error: KafkaError, options: Options, doing: str) -> ForebayError:
         return AuthError(f"{where} refused the credentials while {text}")
     if error.code() in _UNREACHABLE_CODES:
         return UnreachableError(f"cannot reach Kafka at {where} while {text}")
-    if error.code() in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION):
+    if error.code() in (
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+        KafkaError._UNKNOWN_TOPIC,
+        KafkaError._UNKNOWN_PARTITION,
+    ):
         return UnknownTopicError(f"{where}, {text}")
     return ConnectorError(f"Kafka at {where}, {text}")
