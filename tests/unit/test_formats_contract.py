@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 
 import pyarrow as pa
@@ -41,22 +42,33 @@ NESTED = StructType(
 )
 TEXT = StructType([StructField("value", StringType(), nullable=False)])
 
+AVRO = {
+    "type": "record",
+    "name": "R",
+    "fields": [
+        {"name": "id", "type": "long"},
+        {"name": "tags", "type": {"type": "array", "items": "string"}},
+        {
+            "name": "counts",
+            "type": {
+                "type": "map",
+                "values": {"type": "record", "name": "C", "fields": [{"name": "id", "type": "int"}]},
+            },
+        },
+    ],
+}
+OPTIONS = {"csv.null": "-", "avro.schema": json.dumps(AVRO)}
 PAYLOADS = {
     "json": (NESTED, b'{"id": 1, "tags": ["a"], "counts": {"k": {"id": 2, "at": 0}}}'),
+    "avro": (NESTED, b"\x02\x02\x02a\x00\x02\x02k\x04\x00"),
     "csv": (FLAT, b"1,2026-01-15T10:00Z,2026-01-15T10:00,1.5"),
     "raw": (TEXT, b"as it is"),
-    "avro": (TEXT, b"\x10as it is"),
-}
-OPTIONS = {
-    "avro": {
-        "avro.schema": '{"type": "record", "name": "t", "fields": [{"name": "value", "type": "string"}]}'
-    }
 }
 
 
 def test_every_format_is_in_the_registry() -> None:
     assert FORMATS == ("json", "avro", "csv", "raw")
-    assert set(PAYLOADS) == set(FORMATS)
+    assert tuple(PAYLOADS) == FORMATS
 
 
 def test_the_kinds_are_the_words_that_dead_letters_carry() -> None:
@@ -73,7 +85,7 @@ def test_the_kinds_are_the_words_that_dead_letters_carry() -> None:
 @pytest.mark.parametrize("name", FORMATS)
 def test_batches_pass_spark_s_own_check_unchanged(name: str) -> None:
     schema, payload = PAYLOADS[name]
-    decoded = decoder(name, schema, OPTIONS.get(name, {})).decode([payload])
+    decoded = decoder(name, schema, OPTIONS).decode([payload])
     assert decoded.bad == []
     passed = records_to_arrow_batches(iter([decoded.batch]), 1000, schema, DataSource({}))
     assert next(iter(passed)) is decoded.batch
@@ -83,14 +95,14 @@ def test_batches_pass_spark_s_own_check_unchanged(name: str) -> None:
 @pytest.mark.parametrize("name", FORMATS)
 def test_a_batch_without_rows_has_the_same_schema(name: str) -> None:
     schema, _ = PAYLOADS[name]
-    made = decoder(name, schema, OPTIONS.get(name, {}))
+    made = decoder(name, schema, OPTIONS)
     assert made.decode([]).batch.schema.equals(made.schema)
 
 
 @pytest.mark.parametrize("name", FORMATS)
 def test_a_decoder_travels_to_an_executor(name: str) -> None:
     schema, payload = PAYLOADS[name]
-    made = decoder(name, schema, {"csv.null": "-"} | OPTIONS.get(name, {}))
+    made = decoder(name, schema, OPTIONS)
     sent = pickle.loads(pickle.dumps(made))
     assert sent.decode([payload]).batch.equals(made.decode([payload]).batch)
 
@@ -100,7 +112,7 @@ def test_no_column_or_a_field_twice_in_a_struct_cannot_be_read(name: str) -> Non
     twice = StructType([StructField("a", LongType()), StructField("a", LongType())])
     for schema in (StructType([]), StructType([StructField("s", twice)])):
         with pytest.raises(UnsupportedSqlError):
-            decoder(name, schema, OPTIONS.get(name, {}))
+            decoder(name, schema, OPTIONS)
 
 
 def test_an_unknown_format_names_the_known_ones() -> None:

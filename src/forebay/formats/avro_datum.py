@@ -113,9 +113,7 @@ class _Datum:
     def _index(self, kind: str, choices: list[Any]) -> int:
         index = self._int()
         if not 0 <= index < len(choices):
-            raise self._fault(
-                f"an index of {index} into the {len(choices)} of a {kind}".replace("a e", "an e")
-            )
+            raise self._fault(f"the {kind} index {index} of {len(choices)}")
         return index
 
     def _items(self, empty: bool) -> Iterator[None]:

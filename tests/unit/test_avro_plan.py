@@ -1,0 +1,293 @@
+"""The writer's schema against the declared columns: what can be read, and what is refused at CREATE."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    BooleanType,
+    ByteType,
+    DataType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IntegerType,
+    LongType,
+    MapType,
+    ShortType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+)
+
+from forebay.errors import MissingOptionError, OptionValueError, UnsupportedSqlError
+from forebay.formats import decoder
+from forebay.formats.avro_plan import compile_plan
+from forebay.formats.avro_schema import MAX_DEPTH, parse
+
+EVERY = [
+    *(kind() for kind in (BooleanType, ByteType, ShortType, IntegerType, LongType, FloatType, DoubleType)),
+    *(kind() for kind in (StringType, BinaryType, DateType, TimestampType, TimestampNTZType)),
+    DecimalType(10, 2),
+    ArrayType(LongType()),
+    MapType(StringType(), LongType()),
+    StructType([StructField("x", LongType())]),
+]
+INTEGERS = ["tinyint", "smallint", "int", "bigint"]
+ENUM = {"type": "enum", "name": "E", "symbols": ["A", "B"]}
+FIXED = {"type": "fixed", "name": "F", "size": 4}
+
+
+def record(*fields: tuple[str, Any], name: str = "R", **more: Any) -> dict[str, Any]:
+    return {"type": "record", "name": name, "fields": [{"name": n, "type": t} for n, t in fields], **more}
+
+
+def logical(kind: str, name: str, **more: Any) -> dict[str, Any]:
+    return {"type": kind, "logicalType": name, **more}
+
+
+def plan(schema: Any, *fields: StructField) -> dict[str, Any]:
+    return compile_plan(json.dumps(schema), StructType(list(fields)))
+
+
+def field(schema: Any, column: DataType, nullable: bool = True) -> dict[str, Any]:
+    """The plan of the only field of a record."""
+    made = plan(record(("x", schema)), StructField("x", column, nullable))["fields"][0]
+    assert (made.pop("name"), made.pop("column")) == ("x", 0)
+    return made
+
+
+def refusal(schema: Any, column: DataType) -> UnsupportedSqlError | None:
+    try:
+        field(schema, column)
+    except UnsupportedSqlError as error:
+        return error
+    return None
+
+
+@pytest.mark.parametrize(
+    ("schema", "readable"),
+    [
+        ("boolean", ["boolean"]),
+        ("int", [*INTEGERS, "float", "double"]),
+        ("long", [*INTEGERS, "float", "double", "timestamp", "timestamp_ntz"]),
+        ("float", ["float", "double"]),
+        ("double", ["double"]),
+        ("string", ["string", "binary"]),
+        ("bytes", ["string", "binary"]),
+        (ENUM, ["string"]),
+        (FIXED, ["binary"]),
+        (logical("string", "uuid"), ["string", "binary"]),
+        (logical("int", "date"), ["int", "bigint", "date"]),
+        (logical("int", "time-millis"), ["int", "bigint"]),
+        (logical("long", "time-micros"), ["bigint"]),
+        (logical("long", "timestamp-millis"), ["bigint", "timestamp"]),
+        (logical("long", "timestamp-micros"), ["bigint", "timestamp"]),
+        (logical("long", "timestamp-nanos"), ["bigint"]),
+        (logical("long", "local-timestamp-millis"), ["bigint", "timestamp_ntz"]),
+        (logical("long", "local-timestamp-micros"), ["bigint", "timestamp_ntz"]),
+        (logical("long", "made-up"), [*INTEGERS, "float", "double"]),
+        (logical("bytes", "decimal", precision=10, scale=2), ["binary", "decimal(10,2)"]),
+        (logical("bytes", "decimal", precision=39, scale=2), ["binary"]),
+        (logical("bytes", "decimal", precision=2, scale=3), ["string", "binary"]),  # invalid, so ignored
+        (FIXED | logical("fixed", "decimal", precision=4), ["binary", "decimal(10,2)"]),
+        ({"type": "array", "items": "long"}, ["array<bigint>"]),
+        ({"type": "map", "values": "long"}, ["map<string,bigint>"]),
+        (record(("x", "long"), name="S"), ["struct<x:bigint>"]),
+        ({"type": "null"}, [kind.simpleString() for kind in EVERY]),
+        (["null", "int", "long"], [*INTEGERS, "float", "double"]),
+        (["bytes", "null", "string"], ["string", "binary"]),
+        (["int", "string"], []),
+        ({"type": {"type": "long"}}, [*INTEGERS, "float", "double", "timestamp", "timestamp_ntz"]),
+    ],
+)
+def test_each_avro_type_is_read_as_these_columns_and_no_other(schema: Any, readable: list[str]) -> None:
+    found = []
+    for column in EVERY:
+        refused = refusal(schema, column)
+        if refused is None:
+            found.append(column.simpleString())
+            continue
+        assert "column x" in refused.message
+        assert column.simpleString().upper().split("<")[0] in refused.message
+        assert refused.remedy.startswith("declare it as")
+    assert found == readable
+
+
+@pytest.mark.parametrize(
+    ("schema", "column", "made"),
+    [
+        ("boolean", BooleanType(), {"avro": "boolean", "as": "boolean"}),
+        ("double", DoubleType(), {"avro": "double", "as": "double"}),
+        ("int", FloatType(), {"avro": "int", "as": "float"}),
+        (FIXED, BinaryType(), {"avro": "fixed", "size": 4, "as": "binary"}),
+        (ENUM, StringType(), {"avro": "enum", "symbols": ["A", "B"], "as": "string"}),
+        (
+            "long",
+            TimestampType(),
+            {"avro": "long", "as": "millis", "expected": "TIMESTAMP (years 0001 to 9999)"},
+        ),
+        (
+            {"type": "array", "items": "null"},
+            ArrayType(StringType()),
+            {"avro": "array", "as": "array", "items": {"avro": "null", "as": "null"}, "empty": True},
+        ),
+        (
+            ["null", "double"],
+            DoubleType(),
+            {
+                "avro": "union",
+                "branches": [{"avro": "null", "as": "null"}, {"avro": "double", "as": "double"}],
+            },
+        ),
+    ],
+)
+def test_a_node_says_what_the_bytes_are_and_what_the_column_makes_of_them(
+    schema: Any, column: DataType, made: dict[str, Any]
+) -> None:
+    assert field(schema, column) == made
+
+
+def test_null_in_a_not_null_column_is_left_to_run_time_only_if_there_is_anything_else() -> None:
+    assert field(["null", "double"], DoubleType(), False)["branches"][0] == {"avro": "null", "as": "never"}
+    for schema in ("null", ["null"]):
+        with pytest.raises(UnsupportedSqlError, match="x is NOT NULL, but the writer has only null"):
+            field(schema, DoubleType(), False)
+
+
+def test_fields_go_to_columns_by_exact_name_and_the_rest_is_read_over() -> None:
+    made = plan(
+        record(("b", "string"), ("A", "long"), ("a", "double")),
+        StructField("a", DoubleType()),
+        StructField("new", LongType()),
+        StructField("b", StringType()),
+    )
+    assert [(f["name"], f["column"], f.get("as")) for f in made["fields"]] == [
+        ("b", 2, "string"),
+        ("A", None, None),
+        ("a", 0, "double"),
+    ]
+
+
+def test_a_column_that_the_writer_lacks_must_take_null() -> None:
+    inner = StructType([StructField("y", LongType(), nullable=False)])
+    with pytest.raises(UnsupportedSqlError, match=r"column x\.y is NOT NULL, but the writer's record n\.S"):
+        field(record(("Y", "long"), name="S", namespace="n"), inner)
+
+
+def test_an_error_names_the_way_to_the_column() -> None:
+    schema = {
+        "type": "array",
+        "items": {"type": "map", "values": record(("y", ["null", "double"]), name="S")},
+    }
+    inner = MapType(StringType(), StructType([StructField("y", FloatType())]))
+    with pytest.raises(UnsupportedSqlError, match=r"column x\[\]\[\]\.y is declared FLOAT.*double") as caught:
+        field(schema, ArrayType(inner))
+    assert caught.value.remedy == "declare it as DOUBLE"
+
+
+def test_a_map_has_text_for_keys() -> None:
+    with pytest.raises(UnsupportedSqlError, match="map of long"):
+        field({"type": "map", "values": "long"}, MapType(LongType(), LongType()))
+
+
+def test_names_are_looked_up_in_the_namespace_around_them() -> None:
+    schema = parse(
+        json.dumps(
+            record(
+                ("a", ENUM),
+                ("b", "E"),
+                ("c", "n.E"),
+                ("d", {"type": "E"}),
+                ("e", record(("f", {"type": "fixed", "name": "E", "size": 3}), ("g", "E"), name="m.S")),
+                ("h", "m.E"),
+                namespace="n",
+            )
+        )
+    )
+    kinds = [(part.type, part.name) for part in schema.parts]
+    assert kinds[:4] == [("enum", "n.E")] * 4
+    assert kinds[4:] == [("record", "m.S"), ("fixed", "m.E")]
+    assert {part.name for part in schema.parts[4].parts} == {"m.E"}
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        "",
+        "{",
+        "[" * 100_000,
+        "3",
+        "null",
+        "{}",
+        '"nothing"',
+        "[]",
+        json.dumps(["int", "int"]),
+        json.dumps(["int", ["null"]]),
+        json.dumps({"type": "array"}),
+        json.dumps({"type": "map", "items": "int"}),
+        json.dumps({"type": "record", "fields": []}),
+        json.dumps({"type": "record", "name": "R"}),
+        json.dumps({"type": "record", "name": "R", "fields": [{"name": "x"}]}),
+        json.dumps(record(("x", "int"), ("x", "int"))),
+        json.dumps(record(("x", "Later"), ("y", record(name="Later")))),
+        json.dumps(record(("x", FIXED), ("y", FIXED))),
+        *(json.dumps({"type": "fixed", "name": "F", "size": size}) for size in (-1, "4", True, 2**31, None)),
+        *(json.dumps({"type": "enum", "name": "E", "symbols": found}) for found in ("A", [1], ["A", "A"])),
+    ],
+)
+def test_what_is_not_an_avro_schema_is_a_wrong_option(schema: str) -> None:
+    with pytest.raises(OptionValueError, match=r"'avro\.schema' is not") as caught:
+        compile_plan(schema, StructType([StructField("x", LongType())]))
+    assert caught.value.option == "avro.schema"
+
+
+def test_the_schema_is_that_of_a_record() -> None:
+    for schema in ("long", ["null", record(("x", "long"))]):
+        with pytest.raises(UnsupportedSqlError, match="the columns are the fields of a record"):
+            plan(schema, StructField("x", LongType()))
+
+
+def test_a_schema_must_be_given() -> None:
+    with pytest.raises(MissingOptionError, match=r"avro\.schema"):
+        decoder("avro", StructType([StructField("x", LongType())]), {})
+
+
+def test_a_recursive_schema_is_refused_even_where_no_column_reads_it() -> None:
+    schema = record(("x", "long"), ("next", ["null", "R"]))
+    with pytest.raises(UnsupportedSqlError, match=r"R of 'avro\.schema' contains itself"):
+        plan(schema, StructField("x", LongType()))
+
+
+def nested(levels: int) -> Any:
+    schema: Any = "long"
+    for _ in range(levels):
+        schema = {"type": "array", "items": schema}
+    return record(("x", schema))
+
+
+def test_the_depth_of_a_schema_is_bounded() -> None:
+    plan(nested(MAX_DEPTH - 2), StructField("y", LongType()))
+    for levels in (MAX_DEPTH - 1, 300):
+        with pytest.raises(UnsupportedSqlError, match="deeper than 64"):
+            plan(nested(levels), StructField("y", LongType()))
+
+
+def test_a_schema_that_doubles_at_each_level_is_refused_in_time() -> None:
+    schema: Any = record(name="R0")
+    for level in range(1, 40):
+        schema = record(("a", schema), ("b", f"R{level - 1}"), name=f"R{level}")
+    with pytest.raises(UnsupportedSqlError, match="10,000 parts"):
+        plan(schema, StructField("y", LongType()))
+
+
+def test_a_column_twice_is_refused() -> None:
+    with pytest.raises(UnsupportedSqlError, match="x is declared twice"):
+        plan(record(("x", "long")), StructField("x", LongType()), StructField("x", LongType()))
