@@ -65,3 +65,5 @@ if ! find_java; then
     apt_install openjdk-17-jre-headless || apt_install default-jre-headless
     find_java || fail "Java 17 or newer is needed, and apt did not bring it"
 fi
+
+sh scripts/native.sh

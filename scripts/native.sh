@@ -1,0 +1,30 @@
+#!/bin/sh
+# The native reader, where cargo is there to build it. Everything works without it, several times slower.
+# The wheel is kept in the user's cache by what it was built from, so that it is built once.
+set -eu
+cd "$(dirname "$0")/.."
+
+say() { printf 'setup: %s\n' "$1" >&2; }
+
+version=$(cat native/Cargo.toml native/pyproject.toml native/src/*.rs native/src/*/*.rs | sha256sum | cut -c1-16)
+[ "$(cat .venv/.native 2>/dev/null || true)" != "$version" ] || exit 0
+
+cache=${XDG_CACHE_HOME:-$HOME/.cache}/forebay/native/$version-$(uname -m)
+if ! ls "$cache"/*.whl >/dev/null 2>&1; then
+    if ! command -v cargo >/dev/null 2>&1; then
+        say "no cargo: the native reader is not built, records are decoded in Python (install Rust 1.88+ and run make setup again)"
+        exit 0
+    fi
+    say "building the native reader (a minute or two, once)"
+    mkdir -p "$cache"
+    if ! .venv/bin/maturin build --quiet --release --manifest-path native/Cargo.toml --out "$cache.$$" >"$cache/build.log" 2>&1; then
+        tail -n 20 "$cache/build.log" >&2
+        say "the native reader could not be built (all of it: $cache/build.log); records are decoded in Python"
+        rm -rf "$cache.$$"
+        exit 0
+    fi
+    mv "$cache.$$"/*.whl "$cache"/
+    rmdir "$cache.$$"
+fi
+.venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-index --force-reinstall "$cache"/*.whl
+printf '%s' "$version" >.venv/.native
