@@ -46,7 +46,8 @@ def section(results: Results, peers: Sequence[str], records: int, busy: str) -> 
         f"{opening.batch_records:,}; {busy}. "
         + "; ".join(f"{query}: {text}" for query, text in cases.QUESTIONS.items())
         + ". Every answer is compared with the right one; a wrong one is a failure. Figures are medians over the "
-        "rounds with the lowest and highest; CPU time is that of the peer's whole process tree, the broker not "
+        "rounds with the lowest and highest; – where in some round the start of the job left too little to "
+        "divide by; CPU time is that of the peer's whole process tree, the broker not "
         "counted. confluent-kafka consume() decodes nothing and is the floor of what reading costs in Python."
     )
     grids = [
