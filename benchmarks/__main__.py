@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import pickle
+import signal
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -69,7 +71,9 @@ def claims(given: argparse.Namespace, words: Console) -> dict[str, Callable[[], 
 
 def main() -> None:
     given = arguments()
-    words, console = Console(stderr=True), Console()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that peers and broker are ended too
+    words = Console(stderr=True)
+    console = Console(width=None if sys.stdout.isatty() else 200)  # a pipe is no reason to fold figures
     wanted = [name for name in CLAIMS if name in given.claims.split(",")]
     SECTIONS.mkdir(parents=True, exist_ok=True)
     sections = []

@@ -29,18 +29,21 @@ def net_cpu(timing: Timing) -> float | None:
 
 
 def spread(found: Iterable[Measured], figure: Figure) -> Spread | None:
+    """Over all rounds that succeeded, or nothing: leaving out some for their figure would be choosing."""
     values = [figure(item) for item in found if isinstance(item, Timing)]
-    return Spread.of([value for value in values if value is not None])
+    there = [value for value in values if value is not None]
+    return Spread.of(there) if len(there) == len(values) else None
 
 
 def ratio(results: Results, case: Case, peer: str, figure: Figure) -> Spread | None:
-    """Ours to theirs, round by round."""
+    """Ours to theirs, round by round; nothing if a round in which both succeeded lacks the figure."""
     found = []
     for ours, theirs in zip(results.of(case, OURS), results.of(case, peer), strict=False):
         if isinstance(ours, Timing) and isinstance(theirs, Timing):
             a, b = figure(ours), figure(theirs)
-            if a and b:
-                found.append(a / b)
+            if not a or not b:
+                return None
+            found.append(a / b)
     return Spread.of(found)
 
 

@@ -41,7 +41,8 @@ def bars(figure: dict[str, Any]) -> Any:
         _panel(axes, panel)
         if number % columns == 0:
             axes.set_ylabel(figure["label"])
-    handles, labels = grid.flat[0].get_legend_handles_labels()
+    labels = [series["name"] for series in panels[0]["series"]]
+    handles = [mpl.patches.Patch(color=colour) for colour in COLOURS[: len(labels)]]
     plot.legend(handles, labels, loc="outside lower center", ncols=min(6, len(labels)), frameon=False)
     plot.suptitle(figure["title"], fontsize=13)
     return plot
@@ -60,14 +61,17 @@ def _panel(axes: Any, panel: dict[str, Any]) -> None:
             color=COLOURS[place % len(COLOURS)], error_kw={"elinewidth": 1, "capsize": 2, "ecolor": "#333333"},
         )  # fmt: skip
         for x, value in zip(at, series["values"], strict=True):
-            if not value:  # failed, or nothing left after the start: the tables say which
+            if value is None:  # failed, or nothing left after the start: the tables say which
                 axes.annotate("×", (x, 0), xycoords=("data", "axes fraction"), ha="center", va="bottom",
                               color=COLOURS[place % len(COLOURS)])  # fmt: skip
     axes.set_yscale("log")
+    axes.set_xlim(-0.5, len(panel["groups"]) - 0.5)
     axes.set_xticks(range(len(panel["groups"])), panel["groups"])
     axes.set_title(panel["title"], fontsize=11)
     axes.grid(axis="y", which="both", linewidth=0.4, alpha=0.5)
     axes.set_axisbelow(True)
+    axes.yaxis.set_major_locator(mpl.ticker.LogLocator(subs=(1, 2, 5)))
+    axes.yaxis.set_minor_formatter(mpl.ticker.NullFormatter())
     axes.yaxis.set_major_formatter(mpl.ticker.FuncFormatter(_short))
     axes.spines[["top", "right"]].set_visible(False)
 

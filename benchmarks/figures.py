@@ -16,7 +16,10 @@ DRAW_TIMEOUT_S = 300
 
 @dataclass(frozen=True)
 class Series:
-    """A peer, or a kind of cost: [median, lowest, highest] in each group, None where there is none."""
+    """A peer, or a kind of cost: [median, lowest, highest] in each group.
+
+    None where there should be one and is not, an empty list where nothing was asked.
+    """
 
     name: str
     values: Sequence[list[float] | None]

@@ -46,7 +46,8 @@ def section(results: Results, peers: Sequence[str], records: int, busy: str) -> 
         f"{opening.batch_records:,}; {busy}. "
         + "; ".join(f"{query}: {text}" for query, text in cases.QUESTIONS.items())
         + ". Every answer is compared with the right one; a wrong one is a failure. Figures are medians over the "
-        "rounds with the lowest and highest; CPU time is that of the peer's whole process tree, the broker not "
+        "rounds with the lowest and highest; – where in some round the start of the job left too little to "
+        "divide by; CPU time is that of the peer's whole process tree, the broker not "
         "counted. confluent-kafka consume() decodes nothing and is the floor of what reading costs in Python."
     )
     grids = [
@@ -72,7 +73,8 @@ def _bytes(form: str, size: str, sample: int = 2_000) -> int:
 
 def figures(results: Results, peers: Sequence[str]) -> tuple[Figure, ...]:
     return (
-        _figure("throughput", results, peers, comparison.net_rate, "records/s, net of job start"),
+        _figure("throughput", results, peers, comparison.rate, "records/s, job start included"),
+        _figure("throughput-net", results, peers, comparison.net_rate, "records/s, net of job start"),
         _figure("cpu", results, peers, comparison.net_cpu, "CPU s per million records, net of job start"),
     )
 
@@ -95,12 +97,16 @@ def _figure(
             if len(found) > 1 or plain in found:
                 series = [Series(p, [_point(results, case, p, figure) for case in found]) for p in peers]
                 panels.append(Panel(f"{form.upper()}, by {what}", [naming(c) for c in found], series))
-    return Figure(name, "bars", label, f"{label}: median, lowest and highest", panels)
+    return Figure(
+        name, "bars", label, f"{label}: median, lowest and highest; × no figure, see the tables", panels
+    )
 
 
 def _point(results: Results, case: Case, peer: str, figure: comparison.Figure) -> list[float] | None:
-    found: Spread | None = comparison.spread(results.of(case, peer), figure)
-    return [found.median, found.low, found.high] if found else None
+    """None where there is no figure, an empty list where the peer was not asked."""
+    measured = results.of(case, peer)
+    found: Spread | None = comparison.spread(measured, figure)
+    return [found.median, found.low, found.high] if found else None if measured else []
 
 
 def main() -> None:
