@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
 from pyspark.sql.types import (
     ArrayType,
@@ -63,6 +63,9 @@ LOOSE = st.recursive(
 def check_agreement(
     format: str, schema: StructType, values: Sequence[bytes | None], options: Mapping[str, str] | None = None
 ) -> None:
+    assume(
+        "\\u0000" not in schema.json()
+    )  # Arrow's C interface ends a name there; such sources are read plainly
     plain = decoder(format, schema, options or {})
     expected = plain.decode(values)
     made = native.Decoder(format, plain.schema, dict(options or {}))
@@ -74,7 +77,7 @@ def check_agreement(
         assert refused == [(values[record.index], record.kind) for record in expected.bad]
         assert batch.schema.equals(expected.batch.schema)
         assert batch.to_pylist() == expected.batch.to_pylist()
-        assert "second" not in "".join(item[2] for item in bad)
+        assert not any("refused at first sight" in item[2] for item in bad)
 
 
 def damage(payload: bytes) -> st.SearchStrategy[bytes]:

@@ -47,8 +47,8 @@ class NativeReader:
     def can_read(rows: RowDecoder) -> bool:
         """Whether the native reader is here and knows this format with these options."""
         module = native()
-        if module is None or librdkafka() is None:
-            return False
+        if module is None or librdkafka() is None or "\0" in str(rows.schema):
+            return False  # a NUL ends a name in Arrow's C interface
         try:
             if rows.values is not None:
                 module.Decoder(*rows.values)
