@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, assume, example, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from pyspark.sql.types import (
     ArrayType,
@@ -63,9 +63,8 @@ LOOSE = st.recursive(
 def check_agreement(
     format: str, schema: StructType, values: Sequence[bytes | None], options: Mapping[str, str] | None = None
 ) -> None:
-    assume(
-        "\\u0000" not in schema.json()
-    )  # Arrow's C interface ends a name there; such sources are read plainly
+    if "\\u0000" in schema.json():
+        return  # a NUL ends a name in Arrow's C interface; such sources are read plainly
     plain = decoder(format, schema, options or {})
     expected = plain.decode(values)
     made = native.Decoder(format, plain.schema, dict(options or {}))
