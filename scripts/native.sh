@@ -6,7 +6,8 @@ cd "$(dirname "$0")/.."
 
 say() { printf 'setup: %s\n' "$1" >&2; }
 
-version=$(cat native/Cargo.toml native/pyproject.toml native/src/*.rs native/src/*/*.rs | sha256sum | cut -c1-16)
+version=$(find native \( -name target -o -name fuzz \) -prune -o \( -name '*.rs' -o -name '*.toml' -o -name '*.py' \) -type f -print |
+    LC_ALL=C sort | xargs cat scripts/native.sh | sha256sum | cut -c1-16)
 [ "$(cat .venv/.native 2>/dev/null || true)" != "$version" ] || exit 0
 
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/forebay/native/$version-$(uname -m)
@@ -17,6 +18,13 @@ if ! ls "$cache"/*.whl >/dev/null 2>&1; then
     fi
     say "building the native reader (a minute or two, once)"
     mkdir -p "$cache"
+    # The allocator is in C: without a C compiler and make the reader does without it.
+    if cargo build --quiet --release --manifest-path native/malloc/Cargo.toml >"$cache/malloc.log" 2>&1; then
+        cp native/malloc/target/release/libforebay_malloc.so native/python/forebay_native/
+    else
+        rm -f native/python/forebay_native/libforebay_malloc.so
+        say "the allocator could not be built (see $cache/malloc.log); reading takes half as much CPU time again"
+    fi
     if ! .venv/bin/maturin build --quiet --release --manifest-path native/Cargo.toml --out "$cache.$$" >"$cache/build.log" 2>&1; then
         tail -n 20 "$cache/build.log" >&2
         say "the native reader could not be built (all of it: $cache/build.log); records are decoded in Python"

@@ -217,7 +217,7 @@ fn librdkafka_version(path: &str) -> PyResult<String> {
 }
 
 #[pymodule]
-fn forebay_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
+fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add_class::<Batch>()?;
     module.add_class::<PyDecoder>()?;
