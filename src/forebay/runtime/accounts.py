@@ -8,13 +8,13 @@ they are read once more, for counting only, before the query goes on.
 from __future__ import annotations
 
 import logging
-from collections import Counter
 
 from forebay.catalog import BatchRecord, Catalog
 from forebay.connectors.contract import Offsets, SourceConnector
 from forebay.errors import ForebayError
 from forebay.runtime import checkpoints
 from forebay.runtime.query import RunningQuery, by_source
+from forebay.source.accounts import Account, read, remove
 
 log = logging.getLogger("forebay.accounts")
 
@@ -39,18 +39,33 @@ def recount(catalog: Catalog, query: RunningQuery) -> None:
 
 
 def _count(query: RunningQuery, name: str, batch: int, start: Offsets, end: Offsets) -> BatchRecord | None:
-    connector: SourceConnector = query.connectors[name]
-    records, rejected, example = 0, Counter[str](), None
+    connector = query.connectors[name]
     try:
-        for split in connector.plan_batches(start, end, 1):
-            for part in connector.read_batch(split):
-                records += part.records.num_rows + len(part.rejected)
-                for bad in part.rejected:
-                    rejected[bad.kind] += 1
-                    example = f"{bad.topic}-{bad.partition} at offset {bad.offset}: {bad.kind}: {bad.message}"
+        account = read_again(connector, start, end)
     except ForebayError as error:
         log.warning("batch %d of view '%s' cannot be counted again: %s", batch, query.name, error.message)
         return None
     return BatchRecord(
-        query.name, name, batch, records, rejected, example, connector.lost(start, end), 0, end, 0
-    )
+        query.name, name, batch, account.records, account.rejected, account.example,
+        connector.lost(start, end), 0, end, 0,
+    )  # fmt: skip
+
+
+def account_of(query: RunningQuery, name: str, start: Offsets, end: Offsets, parallelism: int) -> Account:
+    """What a batch read of a source, by what its tasks wrote down; where one did not, by reading it again."""
+    connector = query.connectors[name]
+    splits = connector.plan_batches(start, end, parallelism)
+    return read(query.paths.accounts, splits) or read_again(connector, start, end)
+
+
+def forget(query: RunningQuery, name: str, start: Offsets, end: Offsets, parallelism: int) -> None:
+    """Once it is in the catalog."""
+    remove(query.paths.accounts, query.connectors[name].plan_batches(start, end, parallelism))
+
+
+def read_again(connector: SourceConnector, start: Offsets, end: Offsets) -> Account:
+    account = Account()
+    for split in connector.plan_batches(start, end, 1):
+        for part in connector.read_batch(split):
+            account.count(part)
+    return account

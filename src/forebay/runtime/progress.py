@@ -14,9 +14,9 @@ from pyspark.sql.streaming import StreamingQueryListener
 
 from forebay.catalog import BatchRecord, Catalog
 from forebay.connectors.contract import Offsets
-from forebay.formats import Kind
+from forebay.runtime.accounts import account_of, forget
 from forebay.runtime.query import RunningQuery, offsets_of
-from forebay.source.stream import METRIC_PREFIX
+from forebay.source.accounts import Account
 
 log = logging.getLogger("forebay.progress")
 
@@ -29,10 +29,12 @@ class ProgressListener(StreamingQueryListener):  # type: ignore[misc]
         queries: Mapping[str, RunningQuery],
         catalog: Catalog,
         on_checkpoint: Callable[[str, int, Offsets], None],
+        parallelism: int,
     ) -> None:
         self._queries = queries
         self._catalog = catalog
         self._on_checkpoint = on_checkpoint
+        self._parallelism = parallelism
         self._names: dict[str, str] = {}
 
     def onQueryStarted(self, event: Any) -> None:
@@ -67,28 +69,28 @@ class ProgressListener(StreamingQueryListener):  # type: ignore[misc]
             if end is None or source.startOffset == source.endOffset:
                 continue
             name = end["source"]
-            self._catalog.record_batch(_batch_record(query, name, source, end, progress, first=not moved))
+            start = offsets_of(source.startOffset) or query.progress.positions[name]
+            account = account_of(query, name, start, end, self._parallelism)
+            self._catalog.record_batch(
+                _batch_record(query, name, account, (start, end), progress, first=not moved)
+            )
+            forget(query, name, start, end, self._parallelism)
             moved[name] = end
         return moved
 
 
 def _batch_record(
-    query: RunningQuery, name: str, source: Any, end: Offsets, progress: Any, *, first: bool
+    query: RunningQuery,
+    name: str,
+    account: Account,
+    span: tuple[Offsets, Offsets],
+    progress: Any,
+    *,
+    first: bool,
 ) -> BatchRecord:
     # Rows that came too late are known for the whole query, so they are put down to one source only.
-    metrics = progress.observedMetrics.get(METRIC_PREFIX + name)
-    rejected: dict[str, int] = {}
-    example = None
-    if metrics is not None:
-        rejected = {str(kind): metrics[str(kind)] for kind in Kind if metrics[str(kind)]}
-        if metrics["example"] is not None:
-            where = metrics["example"]
-            example = f"{where['topic']}-{where['partition']} at offset {where['offset']}: {where['kind']}: {where['message']}"
-    start = offsets_of(source.startOffset) or end
-    lost = query.connectors[name].lost(start, end)
-    records = metrics["records"] if metrics is not None else source.numInputRows
-    duration = progress.durationMs.get("triggerExecution", 0)
     late = sum(operator.numRowsDroppedByWatermark for operator in progress.stateOperators) if first else 0
     return BatchRecord(
-        query.name, name, progress.batchId, records, rejected, example, lost, late, end, duration
-    )
+        query.name, name, progress.batchId, account.records, account.rejected, account.example,
+        query.connectors[name].lost(*span), late, span[1], progress.durationMs.get("triggerExecution", 0),
+    )  # fmt: skip

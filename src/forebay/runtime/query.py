@@ -53,6 +53,11 @@ class ViewPaths:
         return self.root / "drain"
 
     @property
+    def accounts(self) -> Path:
+        """What tasks wrote down of batches that are not in the catalog yet."""
+        return self.root / "accounts"
+
+    @property
     def lock(self) -> Path:
         return self.root / "lock"
 

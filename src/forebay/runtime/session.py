@@ -93,7 +93,12 @@ class Session:
 
                 self._owns_spark = not sparks.is_running()
                 self._spark = sparks.start(self._master, self._spark_conf, self.home / "warehouse")
-                self._listener = ProgressListener(self._views.running, self._catalog, self._on_checkpoint)
+                self._listener = ProgressListener(
+                    self._views.running,
+                    self._catalog,
+                    self._on_checkpoint,
+                    self._spark.sparkContext.defaultParallelism,
+                )
                 self._spark.streams.addListener(self._listener)
             return self._spark
 

@@ -28,6 +28,7 @@ from forebay.runtime.accounts import recount
 from forebay.runtime.lock import ViewLock
 from forebay.runtime.query import RunningQuery, ViewPaths
 from forebay.runtime.sources import Sources, check_name, unknown
+from forebay.source.needed import needed_columns
 from forebay.source.stream import batch_frame, streaming_frame
 from forebay.views.table import ViewTable
 
@@ -149,8 +150,12 @@ class Views:
         """The view's query over its streaming sources."""
         spark = self._spark()
         paths = self.paths(statement.name)
-        temporary: dict[str, str] = {}
-        for name in sql.tables(statement.query):
+        names = sql.tables(statement.query)
+        temporary = {name: f"forebay_{statement.name}_{name}" for name in names}
+        query = sql.plan(statement.query, statement.emit, temporary).spark_sql
+        schemas = {temporary[name]: self._sources.connector(name).full_schema() for name in names}
+        needed = needed_columns(spark, schemas, query)
+        for name in names:
             connector = self._sources.connector(name)
             source = self._sources.statement(name)
             frame = streaming_frame(
@@ -159,12 +164,13 @@ class Views:
                 connector,
                 start=starts[name],
                 drain=paths.drain,
+                accounts=paths.accounts,
                 event_time=self._sources.event_time(source, connector),
+                needed=needed[temporary[name]],
             )
-            temporary[name] = f"forebay_{statement.name}_{name}"
             frame.createOrReplaceTempView(temporary[name])
         try:
-            return spark.sql(sql.plan(statement.query, statement.emit, temporary).spark_sql)
+            return spark.sql(query)
         except AnalysisException as error:
             raise _refused(error, temporary) from None
         finally:

@@ -28,18 +28,19 @@ from forebay.backoff import with_backoff
 from forebay.connectors.contract import Offsets, SourceBatch, SourceConfig, SourceConnector, Split
 from forebay.connectors.registry import default_registry
 from forebay.errors import UnsupportedSqlError
-from forebay.source.rejected import REJECTED, with_rejected
+from forebay.formats.batches import arrow_schema
+from forebay.source import accounts
 
 log = logging.getLogger("forebay.source")
 
 FORMAT = "forebay"
 SOURCE_NAME = "forebay.source"  # the source's name in the catalog
-REJECTED_COLUMN = "forebay.rejected"  # "true": rejected records come as rows, in a column of their own
+ACCOUNTS = "forebay.accounts"  # the folder where a task writes down what it read
 DRAIN_FILE = "forebay.drain"  # while this file exists there is nothing new to read
 PARALLELISM = "forebay.parallelism"  # how many tasks can run at a time
 START = "forebay.start"  # where to start without a checkpoint, as worked out by the driver
 COLUMNS = "forebay.columns"  # the declared columns as JSON: Spark's schema may have lost their NOT NULL
-_OWN_KEYS = {SOURCE_NAME, REJECTED_COLUMN, DRAIN_FILE, PARALLELISM, START, COLUMNS, "connector", "path"}
+_OWN_KEYS = {SOURCE_NAME, ACCOUNTS, DRAIN_FILE, PARALLELISM, START, COLUMNS, "connector", "path"}
 
 
 @dataclass
@@ -75,7 +76,7 @@ class ForebaySource(DataSource):
         """The columns to decode: what Spark asks for, without those the source itself adds at the end."""
         if COLUMNS in self.options:
             return StructType.fromJson(json.loads(self.options[COLUMNS]))
-        asked = [field for field in schema.fields if field.name != REJECTED.name]
+        asked = schema.fields
         for count in range(len(asked), 0, -1):
             declared = StructType(asked[:count])
             try:
@@ -111,7 +112,7 @@ class _Reading:
         self._drain = options.get(DRAIN_FILE)
         self._parallelism = int(options.get(PARALLELISM) or os.cpu_count() or 1)
         self._start = options.get(START)
-        self._with_rejected = options.get(REJECTED_COLUMN) == "true"
+        self._accounts = options.get(ACCOUNTS)
         self._connector: SourceConnector | None = None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -126,25 +127,28 @@ class _Reading:
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, Piece)
         connector = default_registry().make(self._config)
+        target, names = arrow_schema(self._schema), self._schema.names
+        account = accounts.Account()
         try:
             for batch in connector.read_batch(partition.split):
-                if self._with_rejected:
-                    yield from with_rejected(batch, self._schema)
-                else:
+                account.count(batch)
+                if batch.rejected and self._accounts is None:
                     self._report(batch)
-                    if batch.records.num_rows:
-                        yield batch.records
+                if batch.records.num_rows:
+                    columns = [batch.records.column(name) for name in names]
+                    yield pa.RecordBatch.from_arrays(columns, schema=target)
         finally:
             connector.close()
+        if self._accounts is not None:
+            accounts.write(Path(self._accounts), partition.split, account)
 
     def _report(self, batch: SourceBatch) -> None:
-        if batch.rejected:
-            first = batch.rejected[0]
-            log.warning(
-                "source '%s': %d records rejected; the first is %s-%d at offset %d: %s: %s",
-                self._config.name, len(batch.rejected), first.topic, first.partition, first.offset,
-                first.kind, first.message,
-            )  # fmt: skip
+        first = batch.rejected[0]
+        log.warning(
+            "source '%s': %d records rejected; the first is %s-%d at offset %d: %s: %s",
+            self._config.name, len(batch.rejected), first.topic, first.partition, first.offset,
+            first.kind, first.message,
+        )  # fmt: skip
 
     def stop(self) -> None:
         if self._connector is not None:

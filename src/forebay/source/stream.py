@@ -7,13 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import ArrayType, BinaryType, MapType, StringType, StructField, StructType
 
 from forebay.connectors.contract import Offsets, SourceConfig, SourceConnector
 from forebay.options import dereference
 from forebay.source import datasource
-from forebay.source.rejected import schema_with_rejected, split_off
-
-METRIC_PREFIX = "forebay_"
 
 
 @dataclass(frozen=True)
@@ -31,20 +30,38 @@ def streaming_frame(
     *,
     start: Offsets,
     drain: Path,
+    accounts: Path,
     event_time: EventTime | None,
+    needed: set[str],
 ) -> DataFrame:
-    """The source's rows as they come. `start` counts only where the query has no checkpoint."""
+    """The source's rows as they come. `start` counts only where the query has no checkpoint.
+
+    Columns that are not `needed` are NULL: whoever reads them asked for something else.
+    """
+    full = connector.full_schema()
+    if event_time is not None:
+        needed = needed | {event_time.column}
+    sent = [field for field in full.fields if field.name in needed] or [_smallest(full)]
     own = {
         datasource.SOURCE_NAME: config.name,
-        datasource.REJECTED_COLUMN: "true",
+        datasource.ACCOUNTS: str(accounts),
         datasource.DRAIN_FILE: str(drain),
         datasource.PARALLELISM: str(spark.sparkContext.defaultParallelism),
         datasource.START: json.dumps(start),
         datasource.COLUMNS: config.schema.json(),
         "connector": config.connector,
     }
-    reader = spark.readStream.format(datasource.FORMAT).schema(schema_with_rejected(connector.full_schema()))
-    frame = split_off(reader.options(**_resolved(config), **own).load(), METRIC_PREFIX + config.name)
+    reader = spark.readStream.format(datasource.FORMAT).schema(StructType(sent))
+    frame = reader.options(**_resolved(config), **own).load()
+    names = {field.name for field in sent}
+    frame = frame.select(
+        *(
+            F.col(f"`{field.name}`")
+            if field.name in names
+            else F.lit(None).cast(field.dataType).alias(field.name)
+            for field in full.fields
+        )
+    )
     if event_time is not None:
         frame = frame.withWatermark(event_time.column, f"{event_time.delay_ms} milliseconds")
     return frame
@@ -65,3 +82,9 @@ def batch_frame(spark: SparkSession, config: SourceConfig, connector: SourceConn
 def _resolved(config: SourceConfig) -> dict[str, str]:
     """The options with `${NAME}` looked up here: the workers' environment is not the driver's."""
     return {key: dereference(key, text) for key, text in config.options.items()}
+
+
+def _smallest(schema: StructType) -> StructField:
+    """A column to count rows by, where a query needs none."""
+    wide = (StringType, BinaryType, ArrayType, MapType, StructType)
+    return next((field for field in schema.fields if not isinstance(field.dataType, wide)), schema.fields[0])
