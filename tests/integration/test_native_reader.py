@@ -1,0 +1,127 @@
+"""The native reader on a real broker: the same records as the plain one, again and again, in little memory."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import psutil
+import pytest
+from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
+from support import Cluster, kafka_source, numbers
+
+from forebay.kafka.native_reader import NativeReader
+from forebay.kafka.offsets import KafkaSplit, Range
+from forebay.kafka.rows import RowDecoder
+from forebay.native import native
+
+pytest.importorskip("forebay_native", reason="the native reader is not built (make setup)")
+MIXED = StructType([StructField("n", LongType(), False), StructField("s", StringType())])
+RAW = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
+
+
+@pytest.fixture
+def plainly(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """Switches the native reader off when called, and on again afterwards."""
+
+    def switch() -> None:
+        monkeypatch.setenv("FOREBAY_NATIVE", "0")
+        native.cache_clear()
+
+    yield switch
+    monkeypatch.undo()
+    native.cache_clear()
+
+
+def everything(options: dict[str, str], schema: StructType, split: KafkaSplit) -> tuple[list[Any], list[Any]]:
+    source = kafka_source(options, schema)
+    batches = list(source.read_batch(split))
+    source.close()
+    good = [row for batch in batches for row in batch.records.to_pylist()]
+    bad = [(bad.partition, bad.offset, bad.kind) for batch in batches for bad in batch.rejected]
+    return sorted(good, key=lambda row: (row["_partition"], row["_offset"])), sorted(bad)
+
+
+@pytest.mark.parametrize("format", ["json", "csv", "raw"])
+def test_both_readers_give_the_same_rows_keys_headers_and_refusals(
+    cluster: Cluster, plainly: Any, format: str
+) -> None:
+    topic = cluster.make_topic(2)
+    values: list[bytes | None] = [
+        b'{"n": 1, "s": "x"}',
+        b"1,x",
+        b"",
+        None,
+        b"\xff",
+        b'{"s": "no n"}',
+        b'"1","a,b"',
+    ]
+    producer = cluster.transactional_producer()
+    producer.begin_transaction()
+    for index, value in enumerate(values * 20):
+        key = None if index % 5 == 0 else b"\xfe" if index % 5 == 1 else f"k{index}".encode()
+        headers = [("h", str(index).encode()), ("h", None if index % 2 else b"last"), ("e", b"")]
+        producer.produce(topic, value, key, partition=index % 2, headers=headers[: index % 4])
+    producer.commit_transaction(30)
+    options = cluster.kafka_options(topic, format=format, include_metadata="true", include_headers="true")
+    schema = RAW if format == "raw" else MIXED
+    assert NativeReader.can_read(RowDecoder(schema, kafka_source(options, schema).options))
+    split = KafkaSplit((Range(topic, 0, 0, 71), Range(topic, 1, 3, 70)))
+    first = everything(options, schema, split)
+    plainly()
+    assert first == everything(options, schema, split)
+    assert first[0]
+    assert first[1]
+
+
+def test_a_partition_that_goes_on_fetching_is_met_again_and_skips_nothing(cluster: Cluster) -> None:
+    topic = cluster.make_topic(1)
+    source = kafka_source(cluster.kafka_options(topic))
+    for first in range(0, 3000, 100):
+        cluster.produce(topic, numbers(100, first), partition=0)
+        found = [
+            row["n"]
+            for batch in source.read_batch(KafkaSplit((Range(topic, 0, first, first + 100),)))
+            for row in batch.records.to_pylist()
+        ]
+        assert found == list(range(first, first + 100))
+    source.close()
+
+
+def test_ten_thousand_small_batches_leave_nothing_behind(cluster: Cluster) -> None:
+    topic = cluster.make_topic(1)
+    cluster.produce(topic, numbers(2000), partition=0)
+    source = kafka_source(cluster.kafka_options(topic))
+    process = psutil.Process()
+    marks = []
+    for number in range(10_000):
+        start = number % 1000 if number % 10 else number * 7 % 1000  # one in ten starts anew
+        total = sum(
+            batch.records.num_rows
+            for batch in source.read_batch(KafkaSplit((Range(topic, 0, start, start + 1),)))
+        )
+        assert total == 1
+        if number % 1000 == 999:
+            marks.append((process.memory_info().rss, process.num_threads(), process.num_fds()))
+    source.close()
+    # The first thousand fill caches; after that a leak of one kilobyte a batch would show as 9 MiB.
+    assert marks[-1][0] - marks[1][0] < 8 << 20
+    assert marks[-1][1] <= marks[1][1] + 1
+    assert marks[-1][2] <= marks[1][2] + 4
+
+
+def test_a_task_stays_within_its_budget(cluster: Cluster) -> None:
+    topic = cluster.make_topic(1)
+    value = json.dumps({"n": 1, "s": "x" * 100_000}).encode()
+    cluster.produce(topic, [value] * 3000, partition=0)  # 300 MB
+    schema = StructType([StructField("n", LongType()), StructField("s", StringType())])
+    source = kafka_source(cluster.kafka_options(topic, **{"fetch.budget.bytes": "32MB"}), schema)
+    process = psutil.Process()
+    before, highest, records = process.memory_info().rss, 0, 0
+    for batch in source.read_batch(KafkaSplit((Range(topic, 0, 0, 3000),))):
+        records += batch.records.num_rows
+        highest = max(highest, process.memory_info().rss)
+    source.close()
+    assert records == 3000
+    assert highest - before < 64 << 20  # the budget, and what the allocators keep of it
