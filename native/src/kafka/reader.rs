@@ -13,6 +13,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+/// A range this long is one of many: its partition goes on fetching. After a short one we are at the end.
+const LINGER_RECORDS: i64 = 20_000;
 /// One wait for records; between waits the library may tell of errors.
 const WAIT_MS: c_int = 100;
 
@@ -22,6 +24,7 @@ pub struct Range {
     pub number: i32,
     pub next: i64,
     pub end: i64,
+    lingers: bool,
     doubted: bool,
 }
 
@@ -53,7 +56,8 @@ impl Reader {
     /// Read this range too. All are fetched at once, and read one after another.
     pub fn add(&mut self, topic: String, number: i32, start: i64, end: i64) -> Result<(), String> {
         let partition = if start < end { Some(self.client.take(&topic, number, start)?) } else { None };
-        self.ranges.push(Range { partition, topic, number, next: start, end, doubted: false });
+        let lingers = end - start >= LINGER_RECORDS;
+        self.ranges.push(Range { partition, topic, number, next: start, end, lingers, doubted: false });
         Ok(())
     }
 
@@ -126,10 +130,10 @@ impl Reader {
             range.doubted = true;
             partition.restart(next)?;
         }
-        if next >= range.end {
-            self.client.give_back(partition);
-        } else {
+        if next < range.end {
             range.partition = Some(partition);
+        } else if range.lingers {
+            self.client.give_back(partition);
         }
         Ok(())
     }

@@ -281,7 +281,7 @@ KAFKA = OptionTable(
         Option("max.poll.interval.ms", integer(1), "the longest time between two polls", "300000"),
         Option("fetch.min.bytes", integer(1, 100_000_000), "the fewest bytes a fetch waits for", "1"),
         Option("fetch.max.bytes", integer(0, 2_147_483_135), "the most bytes in a fetch", "52428800"),
-        Option("fetch.wait.max.ms", integer(0, 300_000), "how long a fetch waits for fetch.min.bytes", "50"),
+        Option("fetch.wait.max.ms", integer(0, 300_000), "how long a fetch waits for fetch.min.bytes", "10"),
         Option(
             "max.partition.fetch.bytes",
             integer(1, 1_000_000_000),
