@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,17 +17,26 @@ from forebay.devstack.service import Service
 
 
 class Broker(Service):
-    """One broker. `properties` are Kafka's server properties and win over the stack's own."""
+    """One broker. `properties` are Kafka's server properties and win over the stack's own.
+
+    `listeners` names further ones beside CLIENT; after a start, `listeners` tells their addresses.
+    """
 
     name = "broker"
     artifacts = KAFKA
     address_in_use = "Address already in use"
 
     def __init__(
-        self, directory: Path, *, properties: Mapping[str, str] | None = None, **options: Any
+        self,
+        directory: Path,
+        *,
+        properties: Mapping[str, str] | None = None,
+        listeners: Iterable[str] = (),
+        **options: Any,
     ) -> None:
         super().__init__(directory, **options)
         self._properties = dict(properties or {})
+        self.listeners = dict.fromkeys(listeners, "")
 
     @property
     def bootstrap_servers(self) -> str:
@@ -35,10 +44,12 @@ class Broker(Service):
         return f"{HOST}:{self.known_port}"
 
     def _prepare(self, port: int, home: Path, java: Java) -> tuple[list[str], Callable[[], bool]]:
-        internal, controller = free_ports(2)
+        internal, controller, *ports = free_ports(2 + len(self.listeners))
+        more = dict(zip(self.listeners, ports, strict=True))
+        self.listeners = {name: f"{HOST}:{number}" for name, number in more.items()}
         data, config = self.directory / "data", self.directory / "server.properties"
         kraft.format_storage(data, home, java)
-        properties = kraft.server_properties(data, port, internal, controller)
+        properties = kraft.server_properties(data, port, internal, controller, more)
         kraft.write_properties(config, {**properties, **self._properties})
         logging = Path(__file__).with_name("log4j2.properties")
         arguments = ["-Xms256m", "-Xmx768m", "-Djava.awt.headless=true"]

@@ -18,20 +18,22 @@ from forebay.errors import StackStartError
 NODE_ID = 1
 
 
-def server_properties(data: Path, client: int, internal: int, controller: int) -> dict[str, str]:
+def server_properties(
+    data: Path, client: int, internal: int, controller: int, more: Mapping[str, int] | None = None
+) -> dict[str, str]:
     """The settings of the broker.
 
     Three listeners: CLIENT is the public one, so that tests can put SASL on it; INTERNAL stays plain
-    and is where the broker talks to itself and where readiness is asked.
+    and is where the broker talks to itself and where readiness is asked. `more` are further public ones.
     """
-    listeners = {"CLIENT": client, "INTERNAL": internal, "CONTROLLER": controller}
+    listeners = {"CLIENT": client, "INTERNAL": internal, **(more or {}), "CONTROLLER": controller}
     urls = [f"{name}://{HOST}:{port}" for name, port in listeners.items()]
     return {
         "process.roles": "broker,controller",
         "node.id": str(NODE_ID),
         "controller.quorum.voters": f"{NODE_ID}@{HOST}:{controller}",
         "listeners": ",".join(urls),
-        "advertised.listeners": ",".join(urls[:2]),
+        "advertised.listeners": ",".join(urls[:-1]),
         "listener.security.protocol.map": ",".join(f"{name}:PLAINTEXT" for name in listeners),
         "inter.broker.listener.name": "INTERNAL",
         "controller.listener.names": "CONTROLLER",

@@ -14,11 +14,23 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from confluent_kafka import Consumer
+from confluent_kafka import Consumer, KafkaError
 
 from forebay.kafka.settings import CLIENT_LOG
 
 IDLE_CLOSE_S = 30.0  # below the minute after which Spark itself ends an idle Python worker
+
+
+class TaskConsumer(Consumer):  # type: ignore[misc]
+    """Keeps the library's word that a connection was refused: to a reader that is silence, and no event."""
+
+    def __init__(self, settings: Mapping[str, Any]) -> None:
+        self.refusal: KafkaError | None = None
+        super().__init__({**settings, "error_cb": self._on_error}, logger=CLIENT_LOG)
+
+    def _on_error(self, error: KafkaError) -> None:
+        if error.code() in (KafkaError._AUTHENTICATION, KafkaError._SSL):
+            self.refusal = error
 
 
 class ConsumerCache:
@@ -27,16 +39,17 @@ class ConsumerCache:
     def __init__(self, idle_close_s: float = IDLE_CLOSE_S) -> None:
         self._idle_close_s = idle_close_s
         self._lock = threading.Lock()
-        self._idle: dict[tuple[tuple[str, Any], ...], list[tuple[Consumer, float]]] = {}
+        self._idle: dict[tuple[tuple[str, Any], ...], list[tuple[TaskConsumer, float]]] = {}
         self._reaper: threading.Thread | None = None
         self._pid = os.getpid()
         self._left: list[Any] = []
 
     @contextmanager
-    def borrow(self, settings: Mapping[str, Any]) -> Iterator[Consumer]:
+    def borrow(self, settings: Mapping[str, Any]) -> Iterator[TaskConsumer]:
         """A consumer of these settings. One whose use failed is closed, not kept."""
         key = tuple(sorted(settings.items()))
-        consumer = self._take(key) or Consumer(dict(settings), logger=CLIENT_LOG)
+        consumer = self._take(key) or TaskConsumer(settings)
+        consumer.refusal = None  # of another task, which got over it
         try:
             yield consumer
             consumer.unassign()
@@ -63,12 +76,12 @@ class ConsumerCache:
             self._idle, self._reaper, self._lock, self._pid = {}, None, threading.Lock(), os.getpid()
         return self._lock
 
-    def _take(self, key: tuple[tuple[str, Any], ...]) -> Consumer | None:
+    def _take(self, key: tuple[tuple[str, Any], ...]) -> TaskConsumer | None:
         with self._mine():
             consumers = self._idle.get(key)
             return consumers.pop()[0] if consumers else None
 
-    def _give_back(self, key: tuple[tuple[str, Any], ...], consumer: Consumer) -> None:
+    def _give_back(self, key: tuple[tuple[str, Any], ...], consumer: TaskConsumer) -> None:
         with self._lock:
             self._idle.setdefault(key, []).append((consumer, time.monotonic()))
             if self._reaper is None:

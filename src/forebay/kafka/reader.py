@@ -9,9 +9,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
 from forebay.errors import OffsetOutOfRangeError, ReadStalledError
+from forebay.kafka.consumers import TaskConsumer
 from forebay.kafka.offsets import Partition, Range, judge
 from forebay.kafka.settings import address, translate
 from forebay.options import Options
@@ -25,6 +26,7 @@ FATAL = (
     KafkaError.GROUP_AUTHORIZATION_FAILED,
     KafkaError.SASL_AUTHENTICATION_FAILED,
     KafkaError._AUTHENTICATION,
+    KafkaError._SSL,
     KafkaError.UNKNOWN_TOPIC_OR_PART,
     KafkaError._UNKNOWN_TOPIC,
     KafkaError._UNKNOWN_PARTITION,
@@ -36,7 +38,7 @@ class RangeReader:
 
     def __init__(
         self,
-        consumer: Consumer,
+        consumer: TaskConsumer,
         ranges: Sequence[Range],
         options: Options,
         on_lost: Callable[[Range], None] | None = None,
@@ -62,6 +64,9 @@ class RangeReader:
                 self._assign()
             if kept:
                 yield kept
+            elif self._open and self._consumer.refusal is not None:
+                rest = ", ".join(str(self._rest(key)) for key in self._open)
+                raise translate(self._consumer.refusal, self._options, f"reading {rest}")
             elif time.monotonic() - self._moved > STALL_S:
                 raise ReadStalledError(
                     f"no records from Kafka at {address(self._options)} for {STALL_S:.0f} s while reading "

@@ -109,6 +109,8 @@ def translate(error: KafkaError, options: Options, doing: str) -> ForebayError:
     """The library's error as one of ours, naming the address and what was going on."""
     where = address(options)
     text = f"{doing}: {error.str()}"
+    if error.code() == KafkaError._SSL:
+        return AuthError(f"no secure connection to {where} while {text}")
     if error.code() in _AUTH_CODES:
         return AuthError(f"{where} refused the credentials while {text}")
     if error.code() in _UNREACHABLE_CODES:

@@ -1,0 +1,142 @@
+"""Logging in and TLS on a real broker, by the native reader and by the one in Python."""
+
+from __future__ import annotations
+
+import logging
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from guarded import PASSWORD, RECORDS, USER, Guarded, certificate, guarded_broker, set_scram_password
+from support import Cluster, eventually, read
+
+from forebay.errors import AuthError, ReadStalledError
+from forebay.kafka.connector import KafkaSource
+from forebay.kafka.native_reader import NativeReader
+from forebay.kafka.offsets import KafkaSplit
+from forebay.kafka.rows import RowDecoder
+from forebay.kafka.settings import CLIENT_LOG
+from forebay.native import native
+
+MakeSource = Callable[[dict[str, str]], KafkaSource]
+WRONG = "battery-staple"
+
+
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
+    folder = tmp_path_factory.mktemp("guarded")
+    ca, other_ca = certificate(folder / "broker.p12"), certificate(folder / "other.p12")
+    with guarded_broker(folder / "broker", folder / "broker.p12") as broker:
+        login = {"sasl.mechanism": "PLAIN", "sasl.username": USER, "sasl.password": PASSWORD}
+        cluster = Cluster(broker, **{"security.protocol": "SASL_PLAINTEXT"}, **login)
+        set_scram_password(cluster, USER, PASSWORD)
+        yield Guarded(cluster, broker.listeners, ca, other_ca)
+
+
+@pytest.fixture(params=["native", "python"])
+def reader(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    monkeypatch.setenv("FOREBAY_NATIVE", "0" if request.param == "python" else "1")
+    native.cache_clear()
+    try:
+        if request.param == "native" and native() is None:
+            pytest.skip("the wheel of the native reader is not installed")
+        yield request.param
+    finally:
+        native.cache_clear()
+
+
+@pytest.fixture
+def said(caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]) -> Iterator[Callable[[], str]]:
+    """All that was logged or printed, by the client library too, which keeps to a log of its own."""
+    caplog.set_level(logging.DEBUG)
+    CLIENT_LOG.addHandler(caplog.handler)
+    yield lambda: caplog.text + "".join(capfd.readouterr())
+    CLIENT_LOG.removeHandler(caplog.handler)
+
+
+def fails(action: Callable[[], Any], within_s: float = 10) -> AuthError:
+    began = time.monotonic()
+    with pytest.raises(AuthError) as caught:
+        action()
+    assert time.monotonic() - began < within_s  # left to itself the library would try on and on
+    assert caught.value.code == "FB3002"
+    return caught.value
+
+
+def both(error: type[Exception], reason: str) -> list[Any]:
+    """Both readers, of which the native one is known to fail."""
+    known = pytest.mark.xfail(strict=True, raises=error, reason=reason)
+    return ["python", pytest.param("native", marks=known)]
+
+
+def read_all(source: KafkaSource, split: KafkaSplit) -> list[int]:
+    return [row["n"] for batch in source.read_batch(split) for row in batch.records.to_pylist()]
+
+
+@pytest.mark.parametrize("kind", ["plain", "scram", "tls"])
+def test_every_record_is_read_once(
+    guarded: Guarded, kafka_source: MakeSource, kind: str, reader: str
+) -> None:
+    source = kafka_source(guarded.options(kind))
+    source.open()
+    assert NativeReader.can_read(RowDecoder(source.config.schema, source.options)) is (reader == "native")
+    start = source.initial_offsets()
+    end = source.latest_offsets(start, None)
+    rows, rejected = read(source, start, end)
+    assert sorted(row["n"] for row in rows) == list(range(RECORDS))
+    assert rejected == []
+
+
+@pytest.mark.parametrize("kind", ["plain", "scram"])
+def test_a_wrong_password_fails_soon_and_is_not_told(
+    guarded: Guarded, kafka_source: MakeSource, kind: str, reader: str, said: Callable[[], str]
+) -> None:
+    source = kafka_source(guarded.options(kind, sasl_password=WRONG))
+    errors = [fails(source.open), fails(lambda: read_all(source, guarded.split))]
+    log = said()
+    assert "SASL authentication error" in log  # the library's own words are among what is looked at
+    told = log + "".join("".join(traceback.format_exception(error)) for error in errors)
+    assert PASSWORD not in told
+    assert WRONG not in told
+
+
+@pytest.mark.parametrize("kind", ["scram", "tls"])
+def test_a_certificate_of_an_unknown_authority_is_refused_at_open(
+    guarded: Guarded, kafka_source: MakeSource, kind: str
+) -> None:
+    source = kafka_source(guarded.options(kind, ssl_ca_location=str(guarded.other_ca)))
+    assert "certificate verify failed" in fails(source.open).message
+
+
+@pytest.mark.parametrize("kind", ["scram", "tls"])
+@pytest.mark.parametrize(
+    "reader", both(ReadStalledError, "the native client hears of refused logins, not of TLS"), indirect=True
+)
+def test_a_certificate_of_an_unknown_authority_is_refused_by_a_task(
+    guarded: Guarded, kafka_source: MakeSource, monkeypatch: pytest.MonkeyPatch, kind: str, reader: str
+) -> None:
+    monkeypatch.setattr("forebay.kafka.native_reader.STALL_S", 3.0)
+    source = kafka_source(guarded.options(kind, ssl_ca_location=str(guarded.other_ca)))
+    assert "SSL" in fails(lambda: read_all(source, guarded.split)).message
+
+
+@pytest.mark.parametrize(
+    "reader", both(AssertionError, "a native client that was refused is kept, refused"), indirect=True
+)
+def test_a_password_that_becomes_right_is_right_for_who_failed_with_it_before(
+    guarded: Guarded, kafka_source: MakeSource, reader: str
+) -> None:
+    user = f"late-{reader}"
+    source = kafka_source(guarded.options("scram", sasl_username=user))
+    fails(lambda: read_all(source, guarded.split))
+    set_scram_password(guarded.cluster, user, PASSWORD)
+
+    def let_in() -> list[int]:
+        try:
+            return read_all(source, guarded.split)
+        except AuthError:
+            return []
+
+    assert sorted(eventually(let_in, "the new password is known", timeout=5)) == list(range(RECORDS))
