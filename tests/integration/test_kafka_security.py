@@ -12,7 +12,7 @@ import pytest
 from guarded import PASSWORD, RECORDS, USER, Guarded, certificate, guarded_broker, set_scram_password
 from support import Cluster, eventually, read
 
-from forebay.errors import AuthError, ReadStalledError
+from forebay.errors import AuthError
 from forebay.kafka.connector import KafkaSource
 from forebay.kafka.native_reader import NativeReader
 from forebay.kafka.offsets import KafkaSplit
@@ -65,12 +65,6 @@ def fails(action: Callable[[], Any], within_s: float = 10) -> AuthError:
     return caught.value
 
 
-def both(error: type[Exception], reason: str) -> list[Any]:
-    """Both readers, of which the native one is known to fail."""
-    known = pytest.mark.xfail(strict=True, raises=error, reason=reason)
-    return ["python", pytest.param("native", marks=known)]
-
-
 def read_all(source: KafkaSource, split: KafkaSplit) -> list[int]:
     return [row["n"] for batch in source.read_batch(split) for row in batch.records.to_pylist()]
 
@@ -111,9 +105,6 @@ def test_a_certificate_of_an_unknown_authority_is_refused_at_open(
 
 
 @pytest.mark.parametrize("kind", ["scram", "tls"])
-@pytest.mark.parametrize(
-    "reader", both(ReadStalledError, "the native client hears of refused logins, not of TLS"), indirect=True
-)
 def test_a_certificate_of_an_unknown_authority_is_refused_by_a_task(
     guarded: Guarded, kafka_source: MakeSource, monkeypatch: pytest.MonkeyPatch, kind: str, reader: str
 ) -> None:
@@ -122,9 +113,6 @@ def test_a_certificate_of_an_unknown_authority_is_refused_by_a_task(
     assert "SSL" in fails(lambda: read_all(source, guarded.split)).message
 
 
-@pytest.mark.parametrize(
-    "reader", both(AssertionError, "a native client that was refused is kept, refused"), indirect=True
-)
 def test_a_password_that_becomes_right_is_right_for_who_failed_with_it_before(
     guarded: Guarded, kafka_source: MakeSource, reader: str
 ) -> None:

@@ -62,7 +62,7 @@ def test_a_record_is_judged_by_all_its_columns_whatever_the_query_needs(
     db.execute(f"CREATE MATERIALIZED VIEW {view} AS SELECT count(*) AS n, sum(id) AS s FROM {source}")
     caught_up(db)
     assert rows(db, f"SELECT n, s FROM {view}") == [(50, sum(range(50)))]
-    said = notes(db, f"DESCRIBE SOURCE {source}")
+    said = notes(db, f"DESCRIBE EXTENDED SOURCE {source}")
     assert "rejected.TypeConversion: 2" in said
 
 

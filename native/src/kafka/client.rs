@@ -4,11 +4,10 @@
 //! range of it, the records are here already. If nobody comes, it is stopped and forgotten, so that
 //! nothing is fetched in vain for long.
 
-use crate::kafka::library::{AUTHENTICATION, Handle, Rdkafka, c_text};
+use crate::kafka::library::{AUTHENTICATION, Handle, Rdkafka, SSL, c_text, text};
 use crate::kafka::partition::Partition;
 use std::collections::HashMap;
 use std::ffi::{c_char, c_int};
-use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -20,7 +19,7 @@ const KEEP: Duration = Duration::from_secs(30);
 pub struct Client {
     pub library: &'static Rdkafka,
     pub handle: Handle,
-    fault: Box<AtomicI32>,
+    fault: Box<Fault>,
     idle: Mutex<HashMap<(String, i32), (Partition, Instant)>>,
 }
 
@@ -29,6 +28,8 @@ unsafe impl Send for Client {}
 // SAFETY: as above.
 unsafe impl Sync for Client {}
 
+/// Why the broker will not have us: the library's code and its words.
+type Fault = Mutex<Option<(c_int, String)>>;
 type Settings = Vec<(String, String)>;
 type Clients = HashMap<(u32, Settings), (Arc<Client>, Instant)>;
 
@@ -46,17 +47,22 @@ impl Client {
     pub fn get(library: &'static Rdkafka, settings: Settings) -> Result<Arc<Client>, String> {
         let key = (std::process::id(), settings);
         let mut clients = lock(&CLIENTS);
-        if let Some((client, used)) = clients.get_mut(&key) {
-            *used = Instant::now();
-            return Ok(client.clone());
-        }
-        let fault = Box::new(AtomicI32::new(0));
+        // One that was refused is not asked again: the next may be let in.
+        let refused = match clients.get_mut(&key) {
+            Some((client, used)) if lock(&client.fault).is_none() => {
+                *used = Instant::now();
+                return Ok(client.clone());
+            }
+            _ => clients.remove(&key),
+        };
+        let fault = Box::new(Fault::default());
         let opaque = (&raw const *fault).cast_mut().cast();
-        // SAFETY: `on_error` takes an AtomicI32, and the client keeps this one until its handle is gone.
+        // SAFETY: `on_error` takes a Fault, and the client keeps this one until its handle is gone.
         let handle = unsafe { library.consumer(&key.1, on_error, opaque) }?;
         let client = Arc::new(Client { library, handle, fault, idle: Mutex::default() });
         clients.insert(key, (client.clone(), Instant::now()));
         drop(clients);
+        drop(refused); // outside of the lock: destroying waits for the library's threads
         start_reaper();
         Ok(client)
     }
@@ -78,11 +84,11 @@ impl Client {
         lock(&self.idle).insert(key, (partition, Instant::now()));
     }
 
-    /// An error that no waiting mends; 0 for none. Also lets the library tell about it.
-    pub fn fault(&self) -> c_int {
+    /// An error that no waiting mends. Also lets the library tell about it.
+    pub fn fault(&self) -> Option<(c_int, String)> {
         // SAFETY: serves callbacks, which are ours.
         unsafe { (self.library.poll)(self.handle, 0) };
-        self.fault.load(Ordering::Relaxed)
+        lock(&self.fault).clone()
     }
 
     /// The first and the last offset but one that the broker has.
@@ -112,10 +118,10 @@ impl Drop for Client {
     }
 }
 
-unsafe extern "C" fn on_error(_: Handle, code: c_int, _: *const c_char, fault: Handle) {
-    if code == AUTHENTICATION {
-        // SAFETY: `fault` is the client's own, which outlives its handle.
-        unsafe { &*fault.cast::<AtomicI32>() }.store(code, Ordering::Relaxed);
+unsafe extern "C" fn on_error(_: Handle, code: c_int, reason: *const c_char, fault: Handle) {
+    if code == AUTHENTICATION || code == SSL {
+        // SAFETY: `fault` is the client's own, which outlives its handle; the reason is a text.
+        unsafe { *lock(&*fault.cast::<Fault>()) = Some((code, text(reason))) };
     }
 }
 

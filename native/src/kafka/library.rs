@@ -23,6 +23,7 @@ pub struct Message {
 
 pub const PARTITION_EOF: c_int = -191;
 pub const AUTHENTICATION: c_int = -169;
+pub const SSL: c_int = -181;
 const CONSUMER: c_int = 1;
 
 pub type ConsumeCallback = unsafe extern "C" fn(*mut Message, Handle);
@@ -92,12 +93,12 @@ pub fn open(path: &str) -> Result<&'static Rdkafka, String> {
 impl Rdkafka {
     pub fn version(&self) -> String {
         // SAFETY: takes nothing, returns a static text.
-        text(unsafe { (self.version_str)() })
+        unsafe { text((self.version_str)()) }
     }
 
     pub fn error(&self, code: c_int) -> String {
         // SAFETY: takes any number, returns a static text.
-        text(unsafe { (self.err2str)(code) })
+        unsafe { text((self.err2str)(code)) }
     }
 
     /// A consumer with these settings.
@@ -147,10 +148,14 @@ pub fn c_text(text: &str) -> Result<std::ffi::CString, String> {
     std::ffi::CString::new(text).map_err(|_| format!("{text:?} holds a NUL"))
 }
 
-fn text(pointer: *const c_char) -> String {
+/// A text of the library.
+///
+/// # Safety
+/// It must be null, or end in NUL.
+pub unsafe fn text(pointer: *const c_char) -> String {
     if pointer.is_null() {
         return String::new();
     }
-    // SAFETY: librdkafka's texts end in NUL and are valid at least until the next call.
+    // SAFETY: by the caller's promise.
     unsafe { CStr::from_ptr(pointer) }.to_string_lossy().into_owned()
 }

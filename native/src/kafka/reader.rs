@@ -76,10 +76,8 @@ impl Reader {
                     wait = 0;
                     continue;
                 }
-                let fault = self.client.fault();
-                if fault != 0 {
-                    let text = self.client.library.error(fault);
-                    self.events.push(Event { range: index, code: fault, text });
+                if let Some((code, text)) = self.client.fault() {
+                    self.events.push(Event { range: index, code, text });
                     return Ok(());
                 }
                 if wait > 0 && started.elapsed() >= timeout {
