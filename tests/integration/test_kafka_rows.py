@@ -5,10 +5,10 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 import pytest
+from conftest import MakeSource
 from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
 from support import NUMBERS, Cluster, numbers, read
 
-from conftest import MakeSource
 from forebay.errors import UnsupportedSqlError
 
 

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 import pytest
 from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType, TimestampType
+from sessions import caught_up, connect, create_source, event, events, name, notes, rows
 from support import Cluster
 
 from forebay.runtime.session import Session
 from forebay.source.needed import needed_columns
-from sessions import caught_up, connect, create_source, event, events, name, notes, rows
 
 TRADES = StructType(
     [
