@@ -41,6 +41,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument(
         "--claims", default=",".join(CLAIMS), help="some of %(default)s; others than all print only"
     )
+    parser.add_argument("--publish", action="store_true", help="write RESULTS.md with these claims only")
     parser.add_argument("--only", default="", help='cases of the grid with these words: "json windows"')
     parser.add_argument(
         "--peers", default="", help="peers of the grid with one of these words: forebay,flink"
@@ -93,7 +94,7 @@ def main() -> None:
         section.show(console)
         sections.append(section)
     whole = wanted == list(CLAIMS) and not (given.quick or given.only or given.peers)
-    write(RESULTS if whole else QUICK_RESULTS, given, sections, words)
+    write(RESULTS if whole or given.publish else QUICK_RESULTS, given, sections, words)
 
 
 def write(target: Path, given: argparse.Namespace, sections: list[report.Section], words: Console) -> None:
@@ -103,6 +104,7 @@ def write(target: Path, given: argparse.Namespace, sections: list[report.Section
         except PeerError as error:  # without its plot a table is still a result
             words.print(without_paths(str(error)), markup=False)
     flags = [f"--{flag}" for flag in ("quick", "full") if getattr(given, flag)]
+    flags += [f"--claims {given.claims} --publish"] if given.publish else []
     numbers = [f"--{name} {getattr(given, name.replace('-', '_'))}" for name, *_ in NUMBERS]
     command = " ".join(["python -m benchmarks", *flags, *numbers])
     report.write(target, report.document(machine.describe(), command, sections))
