@@ -216,7 +216,7 @@ KAFKA = OptionTable(
             "max.records.per.batch",
             integer(1),
             "the most records in one micro-batch, over all partitions",
-            "500000",
+            "4000000",
             "100000",
         ),
         Option(
