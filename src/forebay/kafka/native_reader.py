@@ -22,9 +22,8 @@ from forebay.native import librdkafka, native
 from forebay.options import Options
 
 _WAIT_MS = 1000
-_CHUNK_ROWS = 65_536
 _QUEUE_SHARE = 8  # of the budget: the library may hold twice its limit, and a batch is held three times
-_QUEUED_MESSAGES = 50_000
+_QUEUED_MESSAGES = 10_000
 
 
 class NativeReader:

@@ -62,6 +62,8 @@ def start(master: str, conf: Mapping[str, str], warehouse: Path) -> SparkSession
         settings["spark.sql.shuffle.partitions"] = str(_cores(master))
         if (library := allocator()) and "LD_PRELOAD" not in os.environ:
             settings["spark.executorEnv.LD_PRELOAD"] = library
+            # Give freed memory back soon: a worker frees as much as it reads.
+            settings["spark.executorEnv._RJEM_MALLOC_CONF"] = "dirty_decay_ms:500,muzzy_decay_ms:0"
     else:
         settings.pop("spark.driver.host")
         settings.pop("spark.driver.bindAddress")
