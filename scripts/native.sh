@@ -18,13 +18,6 @@ if ! ls "$cache"/*.whl >/dev/null 2>&1; then
     fi
     say "building the native reader (a minute or two, once)"
     mkdir -p "$cache"
-    # The allocator is in C: without a C compiler and make the reader does without it.
-    if cargo build --quiet --release --manifest-path native/malloc/Cargo.toml >"$cache/malloc.log" 2>&1; then
-        cp native/malloc/target/release/libforebay_malloc.so native/python/forebay_native/
-    else
-        rm -f native/python/forebay_native/libforebay_malloc.so
-        say "the allocator could not be built (see $cache/malloc.log); reading takes half as much CPU time again"
-    fi
     if ! .venv/bin/maturin build --quiet --release --manifest-path native/Cargo.toml --out "$cache.$$" >"$cache/build.log" 2>&1; then
         tail -n 20 "$cache/build.log" >&2
         say "the native reader could not be built (all of it: $cache/build.log); records are decoded in Python"

@@ -3,9 +3,10 @@
 
 use crate::decoder::Decoder;
 use crate::kafka::client::Client;
-use crate::kafka::library;
 use crate::kafka::reader::{Limits, Reader};
 use crate::kafka::rows::{Origin, Rows};
+use crate::kafka::settings::Settings;
+use crate::kafka::trouble::{FAULT, Trouble};
 use arrow_data::ArrayData;
 use arrow_data::ffi::FFI_ArrowArray;
 use arrow_schema::ffi::FFI_ArrowSchema;
@@ -14,6 +15,7 @@ use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyCapsule, PyTuple};
 use std::collections::HashMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 /// Columns of equal length, to be taken over by `pyarrow.record_batch`.
@@ -77,28 +79,30 @@ impl PyDecoder {
         Ok(PyDecoder { decoder, fields: schema.fields().clone() })
     }
 
-    fn decode(&mut self, py: Python<'_>, values: Vec<Option<Bound<'_, PyBytes>>>) -> (Batch, Vec<BadValue>) {
+    fn decode(
+        &mut self,
+        py: Python<'_>,
+        values: Vec<Option<Bound<'_, PyBytes>>>,
+    ) -> PyResult<(Batch, Vec<BadValue>)> {
         let values: Vec<Option<&[u8]>> =
             values.iter().map(|value| value.as_ref().map(|v| v.as_bytes())).collect();
         let decoder = &mut self.decoder;
         let (columns, rows, bad) = py.detach(|| {
-            let mut bad = Vec::new();
-            for (index, value) in values.iter().enumerate() {
-                if let Err(refusal) = decoder.decode(*value) {
-                    bad.push((index, refusal.kind.name(), refusal.message()));
+            guarded(|| {
+                let mut bad = Vec::new();
+                for (index, value) in values.iter().enumerate() {
+                    if let Err(refusal) = decoder.decode(*value) {
+                        bad.push((index, refusal.kind.name(), refusal.message()));
+                    }
                 }
-            }
-            let rows = decoder.rows();
-            let columns = decoder.columns.iter_mut().map(|column| column.finish()).collect();
-            decoder.clear();
-            (columns, rows, bad)
-        });
-        (Batch::new(self.fields.clone(), columns, rows), bad)
+                let rows = decoder.rows();
+                let columns = decoder.columns.iter_mut().map(|column| column.finish()).collect();
+                decoder.clear();
+                (columns, rows, bad)
+            })
+        })?;
+        Ok((Batch::new(self.fields.clone(), columns, rows), bad))
     }
-}
-
-fn runtime_error(error: impl ToString) -> PyErr {
-    PyRuntimeError::new_err(error.to_string())
 }
 
 /// (range, offset, kind, message, value)
@@ -117,12 +121,11 @@ impl PyReader {
     /// `values` is (format, schema, options) of the value, or None; `schema` and `origins` are the batch's.
     #[new]
     fn new(
-        library: &str,
         settings: Vec<(String, String)>,
         values: Option<(String, Bound<'_, PyAny>, HashMap<String, String>)>,
         schema: &Bound<'_, PyAny>,
         origins: Vec<String>,
-        limits: (usize, usize),
+        limits: (usize, usize, usize),
     ) -> PyResult<Self> {
         let decoder = match values {
             Some((format, schema, options)) => {
@@ -132,14 +135,14 @@ impl PyReader {
         };
         let origins = origins.iter().map(|name| origin(name)).collect::<PyResult<Vec<_>>>()?;
         let rows = Rows::new(decoder, &schema_of(schema)?, origins).map_err(value_error)?;
-        let library = library::open(library).map_err(runtime_error)?;
-        let client = Client::get(library, settings).map_err(runtime_error)?;
-        let limits = Limits { rows: limits.0, bytes: limits.1 };
+        let settings = Settings::new(&settings).map_err(value_error)?;
+        let client = Client::get(settings).map_err(trouble)?;
+        let limits = Limits { rows: limits.0, bytes: limits.1, longest: limits.2 };
         Ok(PyReader { reader: Reader::new(client, rows, limits) })
     }
 
-    fn add(&mut self, py: Python<'_>, topic: String, partition: i32, start: i64, end: i64) -> PyResult<()> {
-        py.detach(|| self.reader.add(topic, partition, start, end)).map_err(runtime_error)
+    fn add(&mut self, topic: String, partition: i32, start: i64, end: i64) {
+        self.reader.add(topic, partition, start, end);
     }
 
     /// What came within the time: a batch or None, rejected records, events.
@@ -148,12 +151,12 @@ impl PyReader {
         py: Python<'py>,
         timeout_ms: u64,
     ) -> PyResult<(Option<Batch>, Vec<BadRecord<'py>>, Vec<Told>)> {
-        let (columns, count) = py
-            .detach(|| {
-                self.reader.fill(Duration::from_millis(timeout_ms))?;
-                Ok(if self.reader.rows.count() > 0 { self.reader.rows.finish() } else { (Vec::new(), 0) })
+        let (columns, count) = py.detach(|| {
+            guarded(|| {
+                self.reader.fill(Duration::from_millis(timeout_ms));
+                if self.reader.rows.count() > 0 { self.reader.rows.finish() } else { (Vec::new(), 0) }
             })
-            .map_err(|error: String| runtime_error(error))?;
+        })?;
         let batch = (count > 0).then(|| Batch::new(self.reader.rows.fields.clone(), columns, count));
         let rejected = self.reader.rows.rejected.drain(..).map(|bad| {
             let value = bad.value.map(|value| PyBytes::new(py, &value));
@@ -173,30 +176,37 @@ impl PyReader {
     /// (range, next offset) of the ranges that are not read to their end.
     #[getter]
     fn open(&self) -> Vec<(usize, i64)> {
-        let open = self.reader.ranges.iter().enumerate().filter(|(_, range)| range.partition.is_some());
+        let open = self.reader.ranges.iter().enumerate().filter(|(_, range)| range.is_open());
         open.map(|(index, range)| (index, range.next)).collect()
     }
 
-    fn seek(&mut self, py: Python<'_>, range: usize, offset: i64) -> PyResult<()> {
-        py.detach(|| self.reader.seek(range, offset)).map_err(runtime_error)
+    fn seek(&mut self, range: usize, offset: i64) {
+        self.reader.seek(range, offset);
     }
 
-    fn give_up(&mut self, py: Python<'_>, range: usize) {
-        py.detach(|| self.reader.give_up(range));
+    fn give_up(&mut self, range: usize) {
+        self.reader.give_up(range);
     }
 
-    /// The low and the high watermark of a range's partition; an error is (0, code).
-    fn watermarks(&self, py: Python<'_>, range: usize, timeout_ms: i32) -> Result<(i64, i64), PyErr> {
+    /// Where the log of a range's partition begins and ends; an error is (code, text).
+    fn watermarks(&self, py: Python<'_>, range: usize) -> PyResult<(i64, i64)> {
         let range = &self.reader.ranges[range];
-        let client = &self.reader.client;
-        py.detach(|| client.watermarks(&range.topic, range.number, timeout_ms))
-            .map_err(|code| PyRuntimeError::new_err((code, client.library.error(code))))
+        py.detach(|| self.reader.client.watermarks(&range.topic, range.number)).map_err(trouble)
     }
+}
 
-    /// Stop what is not read to its end. What is read goes on fetching for a moment.
-    fn close(&mut self, py: Python<'_>) {
-        py.detach(|| self.reader.ranges.clear());
-    }
+/// An error of a number and words, for the caller to judge; 0 is one that waiting may mend.
+fn trouble(trouble: Trouble) -> PyErr {
+    PyRuntimeError::new_err(match trouble {
+        Trouble::Away(text) => (0, text),
+        Trouble::Refused(code, text) => (code, text),
+    })
+}
+
+/// A panic is a fault of ours; as an ordinary error it ends a task, and not the process.
+fn guarded<T>(work: impl FnOnce() -> T) -> PyResult<T> {
+    catch_unwind(AssertUnwindSafe(work))
+        .map_err(|_| PyRuntimeError::new_err((FAULT, "a fault in the native reader")))
 }
 
 fn origin(name: &str) -> PyResult<Origin> {
@@ -210,10 +220,10 @@ fn origin(name: &str) -> PyResult<Origin> {
     })
 }
 
-/// The version of the librdkafka at this path.
+/// Why these settings are not for this reader; None if they are.
 #[pyfunction]
-fn librdkafka_version(path: &str) -> PyResult<String> {
-    Ok(library::open(path).map_err(runtime_error)?.version())
+fn unknown_setting(settings: Vec<(String, String)>) -> Option<String> {
+    Settings::new(&settings).err()
 }
 
 #[pymodule]
@@ -222,5 +232,5 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Batch>()?;
     module.add_class::<PyDecoder>()?;
     module.add_class::<PyReader>()?;
-    module.add_function(wrap_pyfunction!(librdkafka_version, module)?)
+    module.add_function(wrap_pyfunction!(unknown_setting, module)?)
 }

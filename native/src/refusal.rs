@@ -5,6 +5,7 @@ pub enum Kind {
     MalformedPayload,
     SchemaMismatch,
     TypeConversion,
+    PayloadTooLarge,
     Other,
 }
 
@@ -14,6 +15,7 @@ impl Kind {
             Kind::MalformedPayload => "MalformedPayload",
             Kind::SchemaMismatch => "SchemaMismatch",
             Kind::TypeConversion => "TypeConversion",
+            Kind::PayloadTooLarge => "PayloadTooLarge",
             Kind::Other => "Other",
         }
     }

@@ -19,23 +19,30 @@ RECORDS = 500
 _LOGIN = "org.apache.kafka.common.security"
 
 
-def certificate(store: Path) -> Path:
-    """Make a key in a store, with a certificate for 127.0.0.1 signed by itself; that certificate as PEM."""
+def certificate(store: Path, *, signs_itself: bool = False) -> Path:
+    """Make a key in a store, with a certificate for 127.0.0.1; as PEM the certificate of who signed it."""
     keytool = str(Path(find_java().path).with_name("keytool"))
-    common = ["-keystore", str(store), "-storetype", "PKCS12", "-storepass", PASSWORD, "-alias", "broker"]
-    pair = ["-genkeypair", "-keyalg", "EC", "-groupname", "secp256r1", "-dname", "CN=broker"]
-    pem = store.with_suffix(".pem")
-    extensions = ["-validity", "2", "-ext", "san=ip:127.0.0.1", "-ext", "bc=ca:true"]
-    for command in ([*pair, *extensions], ["-exportcert", "-rfc", "-file", str(pem)]):
+    common = ["-keystore", str(store), "-storetype", "PKCS12", "-storepass", PASSWORD]
+    pair = ["-genkeypair", "-keyalg", "EC", "-groupname", "secp256r1", "-validity", "2"]
+    pem, name, ca = store.with_suffix(".pem"), ["-ext", "san=ip:127.0.0.1"], ["-ext", "bc=ca:true"]
+    if signs_itself:
+        commands = [[*pair, "-alias", "broker", "-dname", "CN=broker", *name, *ca]]
+    else:
+        commands = [
+            [*pair, "-alias", "ca", "-dname", "CN=authority", *ca],
+            [*pair, "-alias", "broker", "-dname", "CN=broker", *name, "-signer", "ca"],
+        ]
+    export = ["-exportcert", "-rfc", "-file", str(pem), "-alias", "broker" if signs_itself else "ca"]
+    for command in (*commands, export):
         subprocess.run([keytool, *command, *common], check=True, capture_output=True, timeout=60)
     return pem
 
 
 @contextmanager
-def guarded_broker(folder: Path, store: Path) -> Iterator[Broker]:
-    """CLIENT takes PLAIN without TLS, SCRAM takes SCRAM-SHA-256 under TLS, TLS asks for nothing more."""
+def guarded_broker(folder: Path, store: Path, own_store: Path) -> Iterator[Broker]:
+    """CLIENT takes PLAIN without TLS, SCRAM takes SCRAM-SHA-256 under TLS, TLS and OWN ask for nothing more."""
     properties = {
-        "listener.security.protocol.map": "CLIENT:SASL_PLAINTEXT,SCRAM:SASL_SSL,TLS:SSL,INTERNAL:PLAINTEXT,"
+        "listener.security.protocol.map": "CLIENT:SASL_PLAINTEXT,SCRAM:SASL_SSL,TLS:SSL,OWN:SSL,INTERNAL:PLAINTEXT,"
         "CONTROLLER:PLAINTEXT",
         "listener.name.client.sasl.enabled.mechanisms": "PLAIN",
         "listener.name.client.plain.sasl.jaas.config": f"{_LOGIN}.plain.PlainLoginModule required "
@@ -45,8 +52,9 @@ def guarded_broker(folder: Path, store: Path) -> Iterator[Broker]:
         "ssl.keystore.type": "PKCS12",
         "ssl.keystore.location": str(store),
         "ssl.keystore.password": PASSWORD,
+        "listener.name.own.ssl.keystore.location": str(own_store),
     }
-    broker = Broker(folder, properties=properties, listeners=("SCRAM", "TLS"))
+    broker = Broker(folder, properties=properties, listeners=("SCRAM", "TLS", "OWN"))
     broker.start()
     try:
         yield broker
@@ -63,7 +71,9 @@ def set_scram_password(cluster: Cluster, user: str, password: str) -> None:
 class Guarded:
     """The broker's topic, and the options of a source for each kind of connection."""
 
-    def __init__(self, cluster: Cluster, listeners: dict[str, str], ca: Path, other_ca: Path) -> None:
+    def __init__(
+        self, cluster: Cluster, listeners: dict[str, str], ca: Path, own: Path, other_ca: Path
+    ) -> None:
         self.cluster, self.other_ca = cluster, other_ca
         self.topic = cluster.make_topic(2)
         cluster.produce(self.topic, numbers(RECORDS))
@@ -74,6 +84,7 @@ class Guarded:
             "plain": ("SASL_PLAINTEXT", cluster.bootstrap_servers, login | {"sasl.mechanism": "PLAIN"}),
             "scram": ("SASL_SSL", listeners["SCRAM"], login | tls | {"sasl.mechanism": "SCRAM-SHA-256"}),
             "tls": ("SSL", listeners["TLS"], tls),
+            "own": ("SSL", listeners["OWN"], {"ssl.ca.location": str(own)}),
         }
 
     def options(self, kind: str, **changes: str) -> dict[str, str]:

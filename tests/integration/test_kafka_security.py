@@ -28,11 +28,12 @@ WRONG = "battery-staple"
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
     folder = tmp_path_factory.mktemp("guarded")
     ca, other_ca = certificate(folder / "broker.p12"), certificate(folder / "other.p12")
-    with guarded_broker(folder / "broker", folder / "broker.p12") as broker:
+    own = certificate(folder / "own.p12", signs_itself=True)
+    with guarded_broker(folder / "broker", folder / "broker.p12", folder / "own.p12") as broker:
         login = {"sasl.mechanism": "PLAIN", "sasl.username": USER, "sasl.password": PASSWORD}
         cluster = Cluster(broker, **{"security.protocol": "SASL_PLAINTEXT"}, **login)
         set_scram_password(cluster, USER, PASSWORD)
-        yield Guarded(cluster, broker.listeners, ca, other_ca)
+        yield Guarded(cluster, broker.listeners, ca, own, other_ca)
 
 
 @pytest.fixture(params=["native", "python"])
@@ -71,16 +72,26 @@ def read_all(source: KafkaSource, split: KafkaSplit) -> list[int]:
 
 @pytest.mark.parametrize("kind", ["plain", "scram", "tls"])
 def test_every_record_is_read_once(
-    guarded: Guarded, kafka_source: MakeSource, kind: str, reader: str
+    guarded: Guarded, kafka_source: MakeSource, monkeypatch: pytest.MonkeyPatch, kind: str, reader: str
 ) -> None:
+    monkeypatch.delattr(f"forebay.kafka.connector._read_{'plain' if reader == 'native' else 'native'}")
     source = kafka_source(guarded.options(kind))
     source.open()
-    assert NativeReader.can_read(RowDecoder(source.config.schema, source.options)) is (reader == "native")
+    rows = RowDecoder(source.config.schema, source.options)
+    assert NativeReader.can_read(rows, source.options) is (reader == "native")
     start = source.initial_offsets()
     end = source.latest_offsets(start, None)
     rows, rejected = read(source, start, end)
     assert sorted(row["n"] for row in rows) == list(range(RECORDS))
     assert rejected == []
+
+
+def test_a_certificate_that_signed_itself_is_left_to_openssl(
+    guarded: Guarded, kafka_source: MakeSource, said: Callable[[], str]
+) -> None:
+    source = kafka_source(guarded.options("own"))
+    assert sorted(read_all(source, guarded.split)) == list(range(RECORDS))
+    assert "CaUsedAsEndEntity" in said()
 
 
 @pytest.mark.parametrize("kind", ["plain", "scram"])

@@ -1,41 +1,36 @@
-//! Clients kept between tasks, one a process and configuration, each with the partitions it has read.
+//! A client a process and settings: where the leaders are, and connections that wait for the next task.
 //!
-//! A partition stays started for a moment after its range is read: where the same worker gets the next
-//! range of it, the records are here already. If nobody comes, it is stopped and forgotten, so that
-//! nothing is fetched in vain for long.
+//! It has no threads: what nobody reads stays with the broker, or in the socket.
 
-use crate::kafka::library::{AUTHENTICATION, Handle, Rdkafka, SSL, c_text, text};
-use crate::kafka::partition::Partition;
+use crate::kafka::connection::Connection;
+use crate::kafka::messages::{self, Broker};
+use crate::kafka::settings::Settings;
+use crate::kafka::tls;
+use crate::kafka::trouble::{Trouble, UNKNOWN_TOPIC, passes};
+use rustls::ClientConfig;
 use std::collections::HashMap;
-use std::ffi::{c_char, c_int};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How long a partition goes on fetching for a task that may come.
-const LINGER: Duration = Duration::from_millis(1000);
-/// How long a client keeps its connections; below the minute after which Spark ends an idle worker.
+/// A connection that lay idle longer is not used again: something between may have forgotten it.
 const KEEP: Duration = Duration::from_secs(30);
 
 pub struct Client {
-    pub library: &'static Rdkafka,
-    pub handle: Handle,
-    fault: Box<Fault>,
-    idle: Mutex<HashMap<(String, i32), (Partition, Instant)>>,
+    pub settings: Settings,
+    tls: Option<Arc<ClientConfig>>,
+    known: Mutex<Known>,
 }
 
-// SAFETY: librdkafka's handles may be used from any thread.
-unsafe impl Send for Client {}
-// SAFETY: as above.
-unsafe impl Sync for Client {}
+#[derive(Default)]
+struct Known {
+    brokers: HashMap<i32, (String, u16)>,
+    leaders: HashMap<(String, i32), i32>,
+    idle: Vec<(i32, Connection, Instant)>,
+}
 
-/// Why the broker will not have us: the library's code and its words.
-type Fault = Mutex<Option<(c_int, String)>>;
-type Settings = Vec<(String, String)>;
-type Clients = HashMap<(u32, Settings), (Arc<Client>, Instant)>;
-
-/// By process as well: a client does not survive a fork, its threads stay behind.
+/// By process as well: after a fork both would read from one socket.
+type Clients = HashMap<(u32, Settings), Arc<Client>>;
 static CLIENTS: LazyLock<Mutex<Clients>> = LazyLock::new(Mutex::default);
-static REAPER: Mutex<u32> = Mutex::new(0);
 
 /// A lock that a panic left behind is as good as any: what it guards is whole at every moment.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -44,116 +39,116 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Client {
     /// The client of these settings in this process.
-    pub fn get(library: &'static Rdkafka, settings: Settings) -> Result<Arc<Client>, String> {
+    pub fn get(settings: Settings) -> Result<Arc<Client>, Trouble> {
         let key = (std::process::id(), settings);
-        let mut clients = lock(&CLIENTS);
-        // One that was refused is not asked again: the next may be let in.
-        let refused = match clients.get_mut(&key) {
-            Some((client, used)) if lock(&client.fault).is_none() => {
-                *used = Instant::now();
-                return Ok(client.clone());
-            }
-            _ => clients.remove(&key),
-        };
-        let fault = Box::new(Fault::default());
-        let opaque = (&raw const *fault).cast_mut().cast();
-        // SAFETY: `on_error` takes a Fault, and the client keeps this one until its handle is gone.
-        let handle = unsafe { library.consumer(&key.1, on_error, opaque) }?;
-        let client = Arc::new(Client { library, handle, fault, idle: Mutex::default() });
-        clients.insert(key, (client.clone(), Instant::now()));
-        drop(clients);
-        drop(refused); // outside of the lock: destroying waits for the library's threads
-        start_reaper();
-        Ok(client)
+        if let Some(client) = lock(&CLIENTS).get(&key) {
+            return Ok(client.clone());
+        }
+        let tls = key.1.tls.as_ref().map(tls::config).transpose()?;
+        let client = Arc::new(Client { settings: key.1.clone(), tls, known: Mutex::default() });
+        Ok(lock(&CLIENTS).entry(key).or_insert(client).clone())
     }
 
-    /// A partition about to read from `start`: the one that stands there already, or a new one.
-    pub fn take(self: &Arc<Self>, topic: &str, number: i32, start: i64) -> Result<Partition, String> {
-        let kept = lock(&self.idle).remove(&(topic.to_owned(), number));
-        match kept {
-            Some((partition, _)) if partition.stands_at(start) => Ok(partition),
-            other => {
-                drop(other);
-                Partition::start(self.clone(), topic, number, start)
-            }
+    /// A connection to the partition's leader, and the leader's number.
+    pub fn connect(&self, topic: &str, number: i32) -> Result<(i32, Connection), Trouble> {
+        let known = lock(&self.known).leaders.get(&(topic.to_owned(), number)).copied();
+        let leader = match known {
+            Some(leader) => leader,
+            None => self.find(topic, number)?,
+        };
+        if let Some(connection) = self.idle(Some(leader)) {
+            return Ok((leader, connection));
+        }
+        let place = lock(&self.known).brokers.get(&leader).cloned();
+        let place = place.ok_or_else(|| Trouble::Away(format!("broker {leader} is not known")))?;
+        Ok((leader, Connection::open(&self.settings, self.tls.as_ref(), &place)?))
+    }
+
+    /// Keep a connection that owes no answer.
+    pub fn give_back(&self, node: i32, connection: Connection) {
+        lock(&self.known).idle.push((node, connection, Instant::now()));
+    }
+
+    /// What is known of a partition is not so any more.
+    pub fn forget(&self, topic: &str, number: i32) {
+        let mut known = lock(&self.known);
+        if let Some(leader) = known.leaders.remove(&(topic.to_owned(), number)) {
+            known.idle.retain(|(node, _, _)| *node != leader);
         }
     }
 
-    pub fn give_back(&self, partition: Partition) {
-        let key = (partition.topic.clone(), partition.number);
-        lock(&self.idle).insert(key, (partition, Instant::now()));
+    fn idle(&self, node: Option<i32>) -> Option<Connection> {
+        let mut known = lock(&self.known);
+        known.idle.retain(|(_, _, since)| since.elapsed() < KEEP);
+        let place = known.idle.iter().rposition(|(owner, _, _)| node.is_none_or(|node| node == *owner))?;
+        Some(known.idle.remove(place).1)
     }
 
-    /// An error that no waiting mends. Also lets the library tell about it.
-    pub fn fault(&self) -> Option<(c_int, String)> {
-        // SAFETY: serves callbacks, which are ours.
-        unsafe { (self.library.poll)(self.handle, 0) };
-        lock(&self.fault).clone()
-    }
-
-    /// The first and the last offset but one that the broker has.
-    pub fn watermarks(&self, topic: &str, number: i32, timeout_ms: c_int) -> Result<(i64, i64), c_int> {
-        let (mut low, mut high) = (0, 0);
-        let Ok(topic) = c_text(topic) else { return Err(-1) };
-        // SAFETY: the text and both numbers outlive the call.
-        let error = unsafe {
-            (self.library.query_watermark_offsets)(
-                self.handle,
-                topic.as_ptr(),
-                number,
-                &mut low,
-                &mut high,
-                timeout_ms,
-            )
-        };
-        if error == 0 { Ok((low, high)) } else { Err(error) }
-    }
-}
-
-impl Drop for Client {
-    fn drop(&mut self) {
-        lock(&self.idle).clear();
-        // SAFETY: partitions hold an Arc of the client, so none is left.
-        unsafe { (self.library.destroy)(self.handle) };
-    }
-}
-
-unsafe extern "C" fn on_error(_: Handle, code: c_int, reason: *const c_char, fault: Handle) {
-    if code == AUTHENTICATION || code == SSL {
-        // SAFETY: `fault` is the client's own, which outlives its handle; the reason is a text.
-        unsafe { *lock(&*fault.cast::<Fault>()) = Some((code, text(reason))) };
-    }
-}
-
-fn start_reaper() {
-    let mut owner = lock(&REAPER);
-    if *owner != std::process::id() {
-        *owner = std::process::id();
-        std::thread::spawn(|| {
-            loop {
-                std::thread::sleep(LINGER / 4);
-                reap();
+    /// Ask where the partition's leader is, of whoever answers.
+    fn find(&self, topic: &str, number: i32) -> Result<i32, Trouble> {
+        let mut last = Trouble::Away("no bootstrap.servers".into());
+        for place in std::iter::once(None).chain(self.settings.servers.iter().map(Some)) {
+            let connection = match place {
+                None => self.idle(None).map(Ok),
+                Some(place) => Some(Connection::open(&self.settings, self.tls.as_ref(), place)),
+            };
+            match connection.map(|connection| self.learn(connection?, topic, number)) {
+                None => {}
+                Some(Err(trouble @ Trouble::Away(_))) => last = trouble,
+                Some(outcome) => return outcome,
             }
-        });
+        }
+        Err(last)
     }
-}
 
-/// Stop what lingered long enough; let go of clients that nobody used for a while.
-fn reap() {
-    let process = std::process::id();
-    let mut clients = lock(&CLIENTS);
-    let mut stopped = Vec::new();
-    for ((owner, _), (client, _)) in clients.iter() {
-        if *owner == process {
-            stopped.extend(lock(&client.idle).extract_if(|_, (_, since)| since.elapsed() > LINGER));
+    fn learn(&self, mut connection: Connection, topic: &str, number: i32) -> Result<i32, Trouble> {
+        let answer = connection.ask(messages::METADATA, messages::metadata(topic))?;
+        let found = messages::read_metadata(&answer, topic)?;
+        let leader = found.partitions.iter().find(|(n, leader)| *n == number && *leader >= 0);
+        let mut known = lock(&self.known);
+        for Broker { node, host, port } in found.brokers {
+            known.brokers.insert(node, (host, port));
+        }
+        match (found.error, leader) {
+            (0, Some((_, leader))) => {
+                // The bootstrap address may be another road to the same broker: it is not kept.
+                known.leaders.insert((topic.to_owned(), number), *leader);
+                Ok(*leader)
+            }
+            (0, None) if found.partitions.iter().all(|(n, _)| *n != number) => {
+                Err(refused(UNKNOWN_TOPIC, &format!("{topic} has no partition {number}")))
+            }
+            (error, _) if error == 0 || passes(error) => {
+                Err(Trouble::Away(format!("{topic}-{number} has no leader")))
+            }
+            (UNKNOWN_TOPIC, _) => Err(refused(UNKNOWN_TOPIC, &format!("there is no topic {topic}"))),
+            (29, _) => Err(refused(29, &format!("not allowed to read {topic}"))),
+            (error, _) => Err(refused(error, &format!("the broker's error {error} about {topic}"))),
         }
     }
-    let unused: Vec<_> = clients
-        .extract_if(|(owner, _), (client, used)| {
-            *owner == process && used.elapsed() > KEEP && Arc::strong_count(client) == 1
-        })
-        .collect();
-    drop(clients);
-    drop(stopped); // outside of the locks: stopping waits for the library's threads
-    drop(unused);
+
+    /// Where the partition's log begins and where what may be read of it ends.
+    pub fn watermarks(&self, topic: &str, number: i32) -> Result<(i64, i64), Trouble> {
+        let (leader, mut connection) = self.connect(topic, number)?;
+        let committed_only = self.settings.committed_only;
+        let mut ends = [0, 0];
+        for (end, time) in ends.iter_mut().zip([messages::EARLIEST, messages::LATEST]) {
+            let request = messages::list_offsets(topic, number, committed_only, time);
+            let asked = connection.ask(messages::LIST_OFFSETS, request);
+            let (error, offset) =
+                messages::read_list_offsets(&asked.inspect_err(|_| self.forget(topic, number))?)?;
+            if error != 0 {
+                self.forget(topic, number);
+                let text = format!("the broker's error {error} about {topic}-{number}");
+                return Err(if passes(error) { Trouble::Away(text) } else { refused(error, &text) });
+            }
+            *end = offset;
+        }
+        self.give_back(leader, connection);
+        Ok((ends[0], ends[1]))
+    }
+}
+
+pub fn refused(error: i16, text: &str) -> Trouble {
+    Trouble::Refused(error.into(), text.to_owned())
 }

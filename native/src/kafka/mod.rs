@@ -1,7 +1,14 @@
-//! Ranges of offsets from Kafka, through the librdkafka that confluent-kafka brings along.
+//! Kafka's side: from a partition's range of offsets to rows.
 
+pub mod batches;
 pub mod client;
-pub mod library;
-pub mod partition;
+pub mod connection;
+pub mod messages;
 pub mod reader;
 pub mod rows;
+pub mod sasl;
+pub mod settings;
+pub mod tls;
+pub mod trouble;
+pub mod unpack;
+pub mod wire;

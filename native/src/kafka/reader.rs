@@ -1,34 +1,52 @@
 //! Reads ranges of offsets: every record in them that the broker has, once, and nothing else.
 //!
 //! Compaction, aborted transactions and transaction markers leave gaps; a gap is not a loss. A range is
-//! done when its last record, one past it, or the partition's end has been seen. Whatever else happens is
-//! an event, for the caller to judge.
+//! done when a record at or past its end, or a batch that reaches so far, has been seen. While one answer
+//! is decoded the next is already under way: it waits in the socket, so that nothing is held twice.
+//! Whatever else happens is an event, for the caller to judge.
 
-use crate::kafka::client::Client;
-use crate::kafka::library::{Handle, Message, PARTITION_EOF};
-use crate::kafka::partition::Partition;
+use crate::kafka::batches::{Batches, Step};
+use crate::kafka::client::{Client, refused};
+use crate::kafka::connection::{Connection, HEAD};
+use crate::kafka::messages::{FETCH, Fetched, Wanted, fetch, read_fetch};
 use crate::kafka::rows::Rows;
+use crate::kafka::trouble::{FAULT, OFFSET_OUT_OF_RANGE, Trouble, UNKNOWN_TOPIC, passes};
+use crate::kafka::unpack::Unpackers;
 use std::ffi::c_int;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// A range this long is one of many: its partition goes on fetching. After a short one we are at the end.
-const LINGER_RECORDS: i64 = 20_000;
-/// One wait for records; between waits the library may tell of errors.
-const WAIT_MS: c_int = 100;
+/// How long a topic that is not there may be one that not every broker has heard of.
+const RUMOUR: Duration = Duration::from_secs(3);
+const LONGEST_WAIT: Duration = Duration::from_secs(1);
 
 pub struct Range {
-    pub partition: Option<Partition>, // None once it is read, or given up
     pub topic: String,
     pub number: i32,
     pub next: i64,
     pub end: i64,
-    lingers: bool,
-    doubted: bool,
+    pub given_up: bool,
+    /// What a fetch may bring, and what a record took in the last.
+    bytes: i32,
+    bytes_per_record: f64,
+    /// How often there was nothing, although there should be.
+    empty: u8,
+    missing: Option<Instant>,
 }
 
-/// What the library says of a range that is not a record.
+impl Range {
+    pub fn is_open(&self) -> bool {
+        self.next < self.end && !self.given_up
+    }
+
+    /// As much as is needed and no more, as far as one can tell.
+    fn wanted_bytes(&self) -> i32 {
+        let rest = (self.end - self.next) as f64 * self.bytes_per_record * 1.1 + 65_536.0;
+        if self.bytes_per_record > 0.0 && rest < f64::from(self.bytes) { rest as i32 } else { self.bytes }
+    }
+}
+
+/// What is to be said of a range that is not a record.
 pub struct Event {
     pub range: usize,
     pub code: c_int,
@@ -38,6 +56,16 @@ pub struct Event {
 pub struct Limits {
     pub rows: usize,
     pub bytes: usize,
+    /// The longest record that is taken.
+    pub longest: usize,
+}
+
+/// A fetch that is not answered yet.
+struct Flight {
+    range: usize,
+    offset: i64,
+    node: i32,
+    connection: Connection,
 }
 
 pub struct Reader {
@@ -46,51 +74,69 @@ pub struct Reader {
     pub ranges: Vec<Range>,
     pub events: Vec<Event>,
     limits: Limits,
+    flight: Option<Flight>,
+    batches: Option<(usize, Batches)>,
+    unpackers: Unpackers,
+    not_before: Instant,
+    failures: u32,
 }
 
 impl Reader {
     pub fn new(client: Arc<Client>, rows: Rows, limits: Limits) -> Self {
-        Reader { client, rows, ranges: Vec::new(), events: Vec::new(), limits }
+        Reader {
+            client,
+            rows,
+            ranges: Vec::new(),
+            events: Vec::new(),
+            limits,
+            flight: None,
+            batches: None,
+            unpackers: Unpackers::default(),
+            not_before: Instant::now(),
+            failures: 0,
+        }
     }
 
-    /// Read this range too. All are fetched at once, and read one after another.
-    pub fn add(&mut self, topic: String, number: i32, start: i64, end: i64) -> Result<(), String> {
-        let partition = if start < end { Some(self.client.take(&topic, number, start)?) } else { None };
-        let lingers = end - start >= LINGER_RECORDS;
-        self.ranges.push(Range { partition, topic, number, next: start, end, lingers, doubted: false });
-        Ok(())
+    /// Read this range too. They are read one after another.
+    pub fn add(&mut self, topic: String, number: i32, start: i64, end: i64) {
+        let bytes = self.client.settings.partition_bytes;
+        self.ranges.push(Range {
+            topic,
+            number,
+            next: start,
+            end,
+            given_up: false,
+            bytes,
+            bytes_per_record: 0.0,
+            empty: 0,
+            missing: None,
+        });
     }
 
     /// Fill the rows until they are full, every range is read, there is an event, or the time is over.
-    pub fn fill(&mut self, timeout: Duration) -> Result<(), String> {
-        let started = Instant::now();
-        while let Some(index) = self.ranges.iter().position(|range| range.partition.is_some()) {
-            let mut wait = 0;
-            while self.ranges[index].partition.is_some() {
-                let before = (self.rows.count(), self.rows.rejected.len());
-                self.serve(index, wait)?;
-                if self.full() || !self.events.is_empty() {
-                    return Ok(());
-                }
-                if before != (self.rows.count(), self.rows.rejected.len()) {
-                    wait = 0;
-                    continue;
-                }
-                if let Some((code, text)) = self.client.fault() {
-                    self.events.push(Event { range: index, code, text });
-                    return Ok(());
-                }
-                if wait > 0 && started.elapsed() >= timeout {
-                    return Ok(());
-                }
-                wait = WAIT_MS;
+    pub fn fill(&mut self, timeout: Duration) {
+        let until = Instant::now() + timeout;
+        loop {
+            self.decode();
+            if self.full() || !self.events.is_empty() || self.done() {
+                return;
+            }
+            let now = Instant::now();
+            if now >= until {
+                return;
+            }
+            if now < self.not_before {
+                std::thread::sleep(self.not_before.min(until) - now);
+                continue;
+            }
+            if let Err((range, trouble)) = self.advance(until) {
+                self.on_trouble(range, trouble);
             }
         }
-        Ok(())
     }
 
     pub fn done(&self) -> bool {
-        self.ranges.iter().all(|range| range.partition.is_none())
+        !self.ranges.iter().any(Range::is_open)
     }
 
     fn full(&self) -> bool {
@@ -98,133 +144,168 @@ impl Reader {
             || self.rows.bytes >= self.limits.bytes
     }
 
-    fn serve(&mut self, index: usize, wait_ms: c_int) -> Result<(), String> {
-        let Some(mut partition) = self.ranges[index].partition.take() else { return Ok(()) };
-        let range = &mut self.ranges[index];
-        let mut sink = Sink {
-            client: &self.client,
-            rows: &mut self.rows,
-            limits: &self.limits,
-            index,
-            next: range.next,
-            end: range.end,
-            sure: partition.sure || range.doubted,
-            doubt: false,
-            overshot: false,
-            event: None,
+    /// Decode what has arrived, until the rows are full.
+    fn decode(&mut self) {
+        while let Some((index, mut batches)) = self.batches.take() {
+            let range = &mut self.ranges[index];
+            while range.is_open() {
+                if self.rows.count() + self.rows.rejected.len() >= self.limits.rows
+                    || self.rows.bytes >= self.limits.bytes
+                {
+                    self.batches = Some((index, batches));
+                    return;
+                }
+                let fault = match batches.next(&mut self.unpackers) {
+                    Ok(Step::Record(record)) if record.offset < range.end => {
+                        range.next = record.offset + 1;
+                        self.rows.push(index, range.number, &record);
+                        None
+                    }
+                    Ok(Step::TooLong(offset, length)) if offset < range.end => {
+                        range.next = offset + 1;
+                        self.rows.too_long(index, offset, length, self.limits.longest);
+                        None
+                    }
+                    Ok(Step::Record(_) | Step::TooLong(..)) => {
+                        range.next = range.end;
+                        None
+                    }
+                    Ok(Step::End(next)) => {
+                        range.next = range.next.max(next.min(range.end));
+                        break;
+                    }
+                    Err(reason) => Some(reason),
+                };
+                if let Some(text) = fault {
+                    self.events.push(Event { range: index, code: FAULT, text });
+                    range.given_up = true;
+                }
+            }
+            let answer = batches.into_answer(&mut self.unpackers);
+            if let (Some(answer), Some(flight)) = (answer, &mut self.flight) {
+                flight.connection.recycle(answer);
+            }
+        }
+    }
+
+    /// See to it that a fetch is under way, and take its answer if there is one in time.
+    fn advance(&mut self, until: Instant) -> Result<(), (usize, Trouble)> {
+        let Some(flight) = &mut self.flight else {
+            let open = self.ranges.iter().position(Range::is_open);
+            return open.map_or(Ok(()), |index| self.launch(index, self.ranges[index].next, None));
         };
-        // SAFETY: `on_message` takes a Sink and does not unwind.
-        unsafe { partition.serve(wait_ms, on_message, (&raw mut sink).cast()) };
-        let Sink { next, sure, doubt, overshot, event, .. } = sink;
-        range.next = next;
-        partition.next = next;
-        partition.sure = sure;
-        partition.overshot |= overshot;
-        if let Some((code, text)) = event {
-            let text = text.unwrap_or_else(|| self.client.library.error(code));
-            self.events.push(Event { range: index, code, text });
+        let (index, offset) = (flight.range, flight.offset);
+        let answer = flight.connection.receive(until).map_err(|trouble| (index, trouble))?;
+        let (Some(answer), Some(flight)) = (answer, self.flight.take_if(|_| true)) else { return Ok(()) };
+        self.take(flight, offset, answer).map_err(|trouble| (index, trouble))
+    }
+
+    fn take(&mut self, flight: Flight, offset: i64, answer: Vec<u8>) -> Result<(), Trouble> {
+        let (range, committed_only) = (&mut self.ranges[flight.range], self.client.settings.committed_only);
+        let (throttled_ms, fetched) = read_fetch(&answer[HEAD..], range.number, committed_only)?;
+        if throttled_ms > 0 {
+            self.not_before = Instant::now() + Duration::from_millis(throttled_ms.unsigned_abs().into());
         }
-        if doubt {
-            range.doubted = true;
-            partition.restart(next)?;
+        let Some(Fetched { error, readable, aborted, records }) = fetched else {
+            self.client.give_back(flight.node, flight.connection);
+            return Ok(());
+        };
+        match error {
+            0 => {}
+            OFFSET_OUT_OF_RANGE => return Err(refused(error, "the offset is out of the log's range")),
+            UNKNOWN_TOPIC => return Err(refused(error, "there is no such partition any more")),
+            error if passes(error) => return Err(Trouble::Away(format!("the broker's error {error}"))),
+            error => return Err(refused(error, &format!("the broker's error {error}"))),
         }
-        if next < range.end {
-            range.partition = Some(partition);
-        } else if range.lingers {
-            self.client.give_back(partition);
+        self.failures = 0;
+        range.missing = None;
+        let length = records.len();
+        let records = records.start + HEAD..records.end + HEAD;
+        let (longest, check) = (self.limits.longest, self.client.settings.check_crcs);
+        let batches = Batches::new(answer, records, range.next, aborted, longest, check);
+        let last = batches.last().map_err(|reason| Trouble::Refused(FAULT, reason))?;
+        let Some(last) = last else {
+            self.client.give_back(flight.node, flight.connection);
+            if length > 0 {
+                range.bytes = range.bytes.saturating_mul(2).max(1024); // one batch is longer than that
+            } else if readable >= range.end {
+                range.empty += 1; // the rest of the range is a gap, if it says so twice
+                range.next = if range.empty > 1 { range.end } else { range.next };
+            }
+            return Ok(());
+        };
+        range.empty = 0;
+        range.bytes_per_record = length as f64 / (last - offset).max(1) as f64;
+        let index = flight.range;
+        let more = last < range.end;
+        self.batches = Some((index, batches));
+        if self.not_before > Instant::now() {
+            self.client.give_back(flight.node, flight.connection);
+            return Ok(());
+        }
+        // The next is under way while this one is decoded; should it fail, it is asked for again then.
+        if more {
+            let _ = self.launch(index, last, Some((flight.node, flight.connection)));
+        } else {
+            self.client.give_back(flight.node, flight.connection);
+            if let Some(next) = (index + 1..self.ranges.len()).find(|next| self.ranges[*next].is_open()) {
+                let _ = self.launch(next, self.ranges[next].next, None);
+            }
         }
         Ok(())
     }
 
-    /// Go on at another offset of a range, after records before it were found to be gone.
-    pub fn seek(&mut self, index: usize, offset: i64) -> Result<(), String> {
+    fn launch(
+        &mut self,
+        index: usize,
+        offset: i64,
+        connection: Option<(i32, Connection)>,
+    ) -> Result<(), (usize, Trouble)> {
+        let (range, settings) = (&self.ranges[index], &self.client.settings);
+        let connection = connection.map_or_else(|| self.client.connect(&range.topic, range.number), Ok);
+        let (node, mut connection) = connection.map_err(|trouble| (index, trouble))?;
+        let wanted = Wanted {
+            topic: &range.topic,
+            number: range.number,
+            offset,
+            committed_only: settings.committed_only,
+            max_wait_ms: settings.max_wait_ms,
+            min_bytes: settings.min_bytes,
+            max_bytes: settings.max_bytes.max(1),
+            partition_bytes: range.wanted_bytes(),
+        };
+        connection.send(FETCH, fetch(&wanted)).map_err(|trouble| (index, trouble))?;
+        self.flight = Some(Flight { range: index, offset, node, connection });
+        Ok(())
+    }
+
+    fn on_trouble(&mut self, index: usize, trouble: Trouble) {
+        self.flight = None;
         let range = &mut self.ranges[index];
-        range.next = offset;
-        match &mut range.partition {
-            Some(partition) => partition.restart(offset),
-            None => Ok(()),
+        self.client.forget(&range.topic, range.number);
+        match trouble {
+            Trouble::Refused(code, _)
+                if code == c_int::from(UNKNOWN_TOPIC)
+                    && range.missing.get_or_insert_with(Instant::now).elapsed() < RUMOUR => {}
+            Trouble::Refused(code, text) => return self.events.push(Event { range: index, code, text }),
+            Trouble::Away(_) => {}
         }
+        // At once for the first time: a connection may have been closed while it was idle.
+        let wait = if self.failures == 0 { 0 } else { 50_u64 << self.failures.min(5) };
+        self.not_before = Instant::now() + Duration::from_millis(wait).min(LONGEST_WAIT);
+        self.failures += 1;
+    }
+
+    /// Go on at another offset of a range, after records before it were found to be gone.
+    pub fn seek(&mut self, index: usize, offset: i64) {
+        self.flight.take_if(|flight| flight.range == index);
+        self.batches.take_if(|(range, _)| *range == index);
+        self.ranges[index].next = offset;
     }
 
     /// Read no more of a range.
     pub fn give_up(&mut self, index: usize) {
-        self.ranges[index].partition = None;
-    }
-}
-
-struct Sink<'a> {
-    client: &'a Client,
-    rows: &'a mut Rows,
-    limits: &'a Limits,
-    index: usize,
-    next: i64,
-    end: i64,
-    sure: bool,
-    doubt: bool,
-    overshot: bool,
-    event: Option<(c_int, Option<String>)>,
-}
-
-unsafe extern "C" fn on_message(message: *mut Message, opaque: Handle) {
-    // SAFETY: `Reader::serve` passes a Sink, and the library a message that lives until we return.
-    let (sink, message) = unsafe { (&mut *opaque.cast::<Sink<'_>>(), &*message) };
-    let stop = catch_unwind(AssertUnwindSafe(|| sink.take(message))).unwrap_or_else(|_| {
-        sink.event = Some((-1, Some(format!("a fault in the decoder, at offset {}", message.offset))));
-        true
-    });
-    if stop {
-        // SAFETY: makes `consume_callback_queue` return after this message; what is left stays queued.
-        unsafe { (sink.client.library.r#yield)(sink.client.handle) };
-    }
-}
-
-impl Sink<'_> {
-    /// Take one message; true to take no more for now.
-    #[inline]
-    fn take(&mut self, message: &Message) -> bool {
-        if self.doubt || self.event.is_some() {
-            self.overshot = true;
-            return true;
-        }
-        if message.err == PARTITION_EOF {
-            // All that there is has been seen. Short of the range's end it may be old news.
-            if message.offset >= self.end && self.believe(message.offset) {
-                self.next = self.end;
-                self.overshot = message.offset > self.end; // it is not said a second time
-                return true;
-            }
-            return self.doubt;
-        }
-        if message.err != 0 {
-            self.event = Some((message.err, None));
-            return true;
-        }
-        if message.offset < self.next {
-            return false;
-        }
-        if !self.believe(message.offset) {
-            return true;
-        }
-        if message.offset >= self.end {
-            self.next = self.end;
-            self.overshot = true;
-            return true;
-        }
-        self.rows.push(self.client.library, self.index, message);
-        self.next = message.offset + 1;
-        self.next >= self.end
-            || self.rows.count() + self.rows.rejected.len() >= self.limits.rows
-            || self.rows.bytes >= self.limits.bytes
-    }
-
-    /// Whether to trust a first offset. One that leaves others out must come twice: a gap does.
-    #[inline]
-    fn believe(&mut self, offset: i64) -> bool {
-        if self.sure || offset == self.next {
-            self.sure = true;
-            return true;
-        }
-        self.doubt = true;
-        false
+        self.seek(index, self.ranges[index].end);
+        self.ranges[index].given_up = true;
     }
 }

@@ -2,11 +2,10 @@
 
 use crate::columns::{Column, Data};
 use crate::decoder::{self, Decoder};
-use crate::kafka::library::{Handle, Message, Rdkafka};
-use crate::refusal::Refusal;
+use crate::kafka::batches::Record;
+use crate::refusal::{Kind, Refusal};
 use arrow_data::ArrayData;
 use arrow_schema::{Fields, Schema};
-use std::ffi::{CStr, c_int};
 
 /// Where a column of the batch comes from.
 #[derive(Clone, Copy)]
@@ -56,48 +55,54 @@ impl Rows {
         self.count
     }
 
-    pub fn is_empty(&self) -> bool {
-        self.count == 0 && self.rejected.is_empty()
-    }
-
-    /// Append one message, or put it among the rejected.
+    /// Append one record, or put it among the rejected.
     #[inline]
-    pub fn push(&mut self, library: &Rdkafka, range: usize, message: &Message) {
-        let value = slice(message.payload, message.len);
-        self.bytes += value.map_or(0, <[u8]>::len);
-        match self.take(library, message, value) {
+    pub fn push(&mut self, range: usize, partition: i32, record: &Record<'_>) {
+        self.bytes += record.value.map_or(0, <[u8]>::len);
+        match self.take(partition, record) {
             Ok(()) => self.count += 1,
-            Err(refusal) => self.rejected.push(Rejected {
-                range,
-                offset: message.offset,
-                refusal,
-                value: value.map(<[u8]>::to_vec),
-            }),
+            Err(refusal) => {
+                let value = record.value.map(<[u8]>::to_vec);
+                self.rejected.push(Rejected { range, offset: record.offset, refusal, value });
+            }
         }
     }
 
+    /// A record that is longer than a task may hold.
+    pub fn too_long(&mut self, range: usize, offset: i64, length: usize, longest: usize) {
+        let refusal = Refusal::new(
+            Kind::PayloadTooLarge,
+            format!("a record of {length} bytes, and fetch.budget.bytes is {longest}"),
+        );
+        self.rejected.push(Rejected { range, offset, refusal, value: None });
+    }
+
     #[inline]
-    fn take(&mut self, library: &Rdkafka, message: &Message, value: Option<&[u8]>) -> Result<(), Refusal> {
+    fn take(&mut self, partition: i32, record: &Record<'_>) -> Result<(), Refusal> {
         if let Some(decoder) = &mut self.values {
-            decoder.decode(value)?;
+            decoder.decode(record.value)?;
         }
+        self.take_others(partition, record).inspect_err(|_| {
+            self.values.iter_mut().for_each(Decoder::undo);
+            let count = self.count;
+            self.others.iter_mut().for_each(|(_, _, column)| column.truncate(count));
+        })
+    }
+
+    #[inline]
+    fn take_others(&mut self, partition: i32, record: &Record<'_>) -> Result<(), Refusal> {
         for (origin, _, column) in &mut self.others {
             match (origin, &mut column.data) {
-                (Origin::Key, _) => {
-                    if let Err(refusal) = decoder::raw(column, slice(message.key, message.key_len)) {
-                        self.values.iter_mut().for_each(Decoder::undo);
-                        let count = self.count;
-                        self.others.iter_mut().for_each(|(_, _, column)| column.truncate(count));
-                        return Err(refusal);
+                (Origin::Key, _) => decoder::raw(column, record.key)?,
+                (Origin::Partition, Data::I32(values)) => values.push(partition),
+                (Origin::Offset, Data::I64(values)) => values.push(record.offset),
+                (Origin::Timestamp, Data::I64(values)) => {
+                    match record.timestamp.and_then(|millis| millis.checked_mul(1000)) {
+                        Some(micros) => values.push(micros),
+                        None => column.push_null(),
                     }
                 }
-                (Origin::Partition, Data::I32(values)) => values.push(message.partition),
-                (Origin::Offset, Data::I64(values)) => values.push(message.offset),
-                (Origin::Timestamp, Data::I64(values)) => match timestamp(library, message) {
-                    Some(micros) => values.push(micros),
-                    None => column.push_null(),
-                },
-                (Origin::Headers, _) => headers(library, message, column),
+                (Origin::Headers, _) => column.push_map(&headers(record)?),
                 _ => {}
             }
         }
@@ -124,38 +129,17 @@ impl Rows {
     }
 }
 
-fn slice<'a>(start: *const u8, length: usize) -> Option<&'a [u8]> {
-    // SAFETY: a message's payload and key are null, or as long as it says, for as long as the message.
-    (!start.is_null()).then(|| unsafe { std::slice::from_raw_parts(start, length) })
-}
-
-/// Microseconds; None where the broker has no timestamp.
-fn timestamp(library: &Rdkafka, message: &Message) -> Option<i64> {
-    let mut kind: c_int = 0;
-    // SAFETY: a message as it was handed to us, and a number to write to.
-    let millis = unsafe { (library.message_timestamp)(message, &mut kind) };
-    if kind == 0 { None } else { millis.checked_mul(1000) }
-}
+type Header<'a> = (&'a [u8], Option<&'a [u8]>);
 
 /// A map has one value a key: the last, as Kafka's own `lastHeader` has it.
-fn headers(library: &Rdkafka, message: &Message, column: &mut Column) {
-    let mut pairs: Vec<(&[u8], Option<&[u8]>)> = Vec::new();
-    let mut all: Handle = std::ptr::null_mut();
-    // SAFETY: headers belong to the message and live as long; names end in NUL.
-    unsafe {
-        if (library.message_headers)(message, &mut all) == 0 {
-            let (mut name, mut value, mut length) = (std::ptr::null(), std::ptr::null(), 0);
-            let mut index = 0;
-            while (library.header_get_all)(all, index, &mut name, &mut value, &mut length) == 0 {
-                let name = CStr::from_ptr(name).to_bytes();
-                let value = slice(value, length);
-                match pairs.iter_mut().find(|(known, _)| *known == name) {
-                    Some(pair) => pair.1 = value,
-                    None => pairs.push((name, value)),
-                }
-                index += 1;
-            }
+fn headers<'a>(record: &Record<'a>) -> Result<Vec<Header<'a>>, Refusal> {
+    let all = record.headers().map_err(|_| Refusal::malformed("damaged headers"))?;
+    let mut pairs: Vec<Header<'a>> = Vec::new();
+    for (name, value) in all {
+        match pairs.iter_mut().find(|(known, _)| *known == name) {
+            Some(pair) => pair.1 = value,
+            None => pairs.push((name, value)),
         }
     }
-    column.push_map(&pairs);
+    Ok(pairs)
 }

@@ -36,7 +36,7 @@ from forebay.errors import (
 from forebay.formats import Kind
 from forebay.kafka.admin import Cluster, Partition, Topic
 from forebay.kafka.consumers import CACHE
-from forebay.kafka.native_reader import NativeReader
+from forebay.kafka.native_reader import NativeReader, TlsRefusedError
 from forebay.kafka.offsets import (
     KafkaSplit,
     Position,
@@ -314,7 +314,7 @@ class KafkaSource(SourceConnector):
             None if self.options["fail.on.data.loss"] else (lambda gone: lost.append(_as_rejected(gone)))
         )
         ranges = [item for item in split.ranges if len(item)]
-        read = _read_native if NativeReader.can_read(rows) else _read_plain
+        read = _read_native if NativeReader.can_read(rows, self.options) else _read_plain
         for batch in read(ranges, rows, self.options, tolerate):
             self._records += batch.records.num_rows
             self._errors += len(batch.rejected)
@@ -376,7 +376,11 @@ OnLost = Callable[[Range], None] | None
 def _read_native(
     ranges: Sequence[Range], rows: RowDecoder, options: Options, on_lost: OnLost
 ) -> Iterator[SourceBatch]:
-    return NativeReader(ranges, rows, options, on_lost).batches()
+    reader = NativeReader(ranges, rows, options, on_lost)
+    try:
+        yield from reader.batches()
+    except TlsRefusedError:
+        yield from _read_plain(reader.rest, rows, options, on_lost)
 
 
 def _read_plain(

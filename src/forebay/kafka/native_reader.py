@@ -5,8 +5,10 @@ The same promises as `reader.py` and `rows.py` together, which take its place wh
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import cache
 from typing import Any
 
 import pyarrow as pa
@@ -18,12 +20,16 @@ from forebay.kafka.offsets import Range, judge
 from forebay.kafka.reader import FATAL, GONE, LOOK_S, STALL_S
 from forebay.kafka.rows import RowDecoder
 from forebay.kafka.settings import address, consumer_settings, translate
-from forebay.native import librdkafka, native
+from forebay.native import native
 from forebay.options import Options
 
 _WAIT_MS = 1000
-_QUEUE_SHARE = 8  # of the budget: the library may hold twice its limit, and a batch is held three times
-_QUEUED_MESSAGES = 10_000
+_BATCH_SHARE = 8  # of the budget: a batch is held three times on its way to Spark, and may have doubled
+log = logging.getLogger("forebay.native")
+
+
+class TlsRefusedError(Exception):
+    """This reader's TLS does not take the broker's certificate. OpenSSL may: it has the last word."""
 
 
 class NativeReader:
@@ -43,11 +49,14 @@ class NativeReader:
         self._reader: Any = None
 
     @staticmethod
-    def can_read(rows: RowDecoder) -> bool:
-        """Whether the native reader is here and knows this format with these options."""
+    def can_read(rows: RowDecoder, options: Options) -> bool:
+        """Whether the native reader is here and knows this format, with these options and settings."""
         module = native()
-        if module is None or librdkafka() is None or "\0" in str(rows.schema):
+        if module is None or "\0" in str(rows.schema):
             return False  # a NUL ends a name in Arrow's C interface
+        if unknown := module.unknown_setting(_settings(options)):
+            say_once(f"the native reader is left out: {unknown}")
+            return False
         try:
             if rows.values is not None:
                 module.Decoder(*rows.values)
@@ -61,30 +70,19 @@ class NativeReader:
             return
         module = native()
         assert module is not None
-        budget = self._options["fetch.budget.bytes"] // _QUEUE_SHARE
-        limits = (self._options["max.poll.records"], budget)
-        self._reader = module.Reader(
-            librdkafka(),
-            self._settings(budget),
-            self._rows.values,
-            self._rows.schema,
-            self._rows.origins,
-            limits,
-        )
+        budget = self._options["fetch.budget.bytes"]
+        limits = (self._options["max.poll.records"], budget // _BATCH_SHARE, budget)
         try:
-            for item in self._ranges:
-                self._reader.add(item.topic, item.partition, item.start, item.end)
-            yield from self._read()
-        finally:
-            self._reader.close()
-
-    def _settings(self, budget: int) -> list[tuple[str, str]]:
-        settings = consumer_settings(self._options)
-        settings.setdefault("queued.min.messages", _QUEUED_MESSAGES)
-        # By powers of two: each other setting is another client with connections of its own.
-        share = budget >> (len(self._ranges) - 1).bit_length()
-        settings.setdefault("queued.max.messages.kbytes", max(1, share >> 10))
-        return sorted((key, _text(value)) for key, value in settings.items())
+            self._reader = module.Reader(
+                _settings(self._options), self._rows.values, self._rows.schema, self._rows.origins, limits
+            )
+        except RuntimeError as error:
+            raise TlsRefusedError(
+                error.args[1]
+            ) from None  # nothing else can fail before there is a connection
+        for item in self._ranges:
+            self._reader.add(item.topic, item.partition, item.start, item.end)
+        yield from self._read()
 
     def _read(self) -> Iterator[SourceBatch]:
         moved = looked = time.monotonic()
@@ -97,7 +95,7 @@ class NativeReader:
                 moved = now
                 yield self._batch(batch, rejected)
             elif now - moved > STALL_S:
-                rest = ", ".join(str(self._rest(index, offset)) for index, offset in self._reader.open)
+                rest = ", ".join(map(str, self.rest))
                 raise ReadStalledError(
                     f"no records from Kafka at {address(self._options)} for {STALL_S:.0f} s while reading {rest}"
                 )
@@ -117,6 +115,13 @@ class NativeReader:
             ],
         )
 
+    @property
+    def rest(self) -> list[Range]:
+        """What has not been read."""
+        if self._reader is None:
+            return list(self._ranges)
+        return [self._rest(index, offset) for index, offset in self._reader.open]
+
     def _rest(self, index: int, offset: int) -> Range:
         item = self._ranges[index]
         return Range(item.topic, item.partition, offset, item.end)
@@ -125,6 +130,9 @@ class NativeReader:
         rest = self._rest(index, dict(self._reader.open).get(index, self._ranges[index].end))
         if code in GONE:
             self._judge(index, rest, at_end=False)
+        elif code == KafkaError._SSL:
+            say_once(f"the native reader is left out: {text}")
+            raise TlsRefusedError(text)
         elif code in FATAL:
             raise translate(KafkaError(code, text), self._options, f"reading {rest.topic}-{rest.partition}")
         elif code == -1:
@@ -138,7 +146,7 @@ class NativeReader:
 
     def _judge(self, index: int, rest: Range, *, at_end: bool) -> None:
         try:
-            low, high = self._reader.watermarks(index, 10_000)
+            low, high = self._reader.watermarks(index)
         except RuntimeError as error:
             code, text = error.args
             if code in FATAL:
@@ -159,5 +167,14 @@ class NativeReader:
             self._reader.give_up(index)
 
 
+def _settings(options: Options) -> list[tuple[str, str]]:
+    return sorted((key, _text(value)) for key, value in consumer_settings(options).items())
+
+
 def _text(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+@cache
+def say_once(text: str) -> None:
+    log.warning("%s; decoding in Python, several times slower", text)

@@ -13,7 +13,6 @@ from pyspark import SparkContext
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
-from forebay.native import allocator
 from forebay.source.datasource import ForebaySource
 
 TASK_FAILURES = 4  # as on a cluster; plain local[N] would fail a query on the first lost Python worker
@@ -60,10 +59,6 @@ def start(master: str, conf: Mapping[str, str], warehouse: Path) -> SparkSession
     if local:
         # The default of 200 would mean 200 tasks for a batch of ten rows.
         settings["spark.sql.shuffle.partitions"] = str(_cores(master))
-        if (library := allocator()) and "LD_PRELOAD" not in os.environ:
-            settings["spark.executorEnv.LD_PRELOAD"] = library
-            # Give freed memory back soon: a worker frees as much as it reads.
-            settings["spark.executorEnv._RJEM_MALLOC_CONF"] = "dirty_decay_ms:500,muzzy_decay_ms:0"
     else:
         settings.pop("spark.driver.host")
         settings.pop("spark.driver.bindAddress")

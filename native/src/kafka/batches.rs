@@ -1,0 +1,278 @@
+//! Kafka's record batches, as a fetch answers them: checked, unpacked, and cut into records.
+//!
+//! A batch is unpacked bit by bit: however much it holds, no more of it is in memory than a window, or
+//! the longest record.
+
+use crate::kafka::unpack::{Piece, Unpacker, Unpackers};
+use crate::kafka::wire::{Damaged, View};
+use std::ops::Range;
+use std::sync::Arc;
+
+const HEAD: usize = 61;
+/// Attributes, time and offset of a record take no more.
+const MOST_FRONT: usize = 21;
+const CONTROL: i16 = 0x20;
+const TRANSACTIONAL: i16 = 0x10;
+const APPEND_TIME: i16 = 0x08;
+const COMPRESSION: i16 = 0x07;
+
+pub struct Record<'a> {
+    pub offset: i64,
+    /// Milliseconds; None where the producer gave none.
+    pub timestamp: Option<i64>,
+    pub key: Option<&'a [u8]>,
+    pub value: Option<&'a [u8]>,
+    /// How many, and where they begin.
+    headers: (usize, &'a [u8]),
+}
+
+impl<'a> Record<'a> {
+    /// Name and value of each, as often as they are there.
+    pub fn headers(&self) -> Result<Vec<(&'a [u8], Option<&'a [u8]>)>, Damaged> {
+        let mut view = View::new(self.headers.1);
+        let mut found = Vec::new();
+        for _ in 0..self.headers.0 {
+            found.push((view.var_bytes()?.ok_or(Damaged)?, view.var_bytes()?));
+        }
+        Ok(found)
+    }
+}
+
+/// What became of one call to `next`.
+pub enum Step<'a> {
+    Record(Record<'a>),
+    /// A record that is longer than allowed, with its length; it is passed over.
+    TooLong(i64, usize),
+    /// All batches are read; this offset is the next.
+    End(i64),
+}
+
+struct Head {
+    base: i64,
+    end: usize, // where the batch ends, in the answer
+    attributes: i16,
+    next: i64,
+    base_time: i64,
+    max_time: i64,
+    producer: i64,
+    count: i32,
+}
+
+/// The record batches of one answer.
+pub struct Batches {
+    answer: Arc<Vec<u8>>,
+    at: usize,
+    end: usize,
+    next: i64,
+    aborted: Vec<(i64, i64)>, // (first offset, producer), those to come
+    aborting: Vec<i64>,       // producers in an aborted transaction here
+    current: Option<Current>,
+    longest: usize,
+    check_crcs: bool,
+}
+
+struct Current {
+    head: Head,
+    unpacker: Unpacker,
+    left: i32,
+}
+
+impl Batches {
+    /// `records` is where they are in the answer; those before `next` are passed over.
+    pub fn new(
+        answer: Vec<u8>,
+        records: Range<usize>,
+        next: i64,
+        aborted: Vec<(i64, i64)>,
+        longest: usize,
+        check_crcs: bool,
+    ) -> Self {
+        let aborted = aborted.into_iter().rev().collect();
+        let answer = Arc::new(answer);
+        Batches {
+            answer,
+            at: records.start,
+            end: records.end,
+            next,
+            aborted,
+            aborting: Vec::new(),
+            current: None,
+            longest,
+            check_crcs,
+        }
+    }
+
+    /// The offset after the last whole batch; None if there is none. Looks at heads only.
+    pub fn last(&self) -> Result<Option<i64>, String> {
+        let (mut at, mut last) = (self.at, None);
+        while let Some(head) = head(&self.answer[at..self.end], at)? {
+            last = Some(head.next);
+            at = head.end;
+        }
+        Ok(last)
+    }
+
+    /// The answer's bytes, to be used again.
+    pub fn into_answer(mut self, unpackers: &mut Unpackers) -> Option<Vec<u8>> {
+        if let Some(current) = self.current.take() {
+            unpackers.give_back(current.unpacker);
+        }
+        Arc::try_unwrap(self.answer).ok()
+    }
+
+    /// The next record, in order. An error is about this batch: it is damaged, or of another time.
+    #[inline]
+    pub fn next(&mut self, unpackers: &mut Unpackers) -> Result<Step<'_>, String> {
+        let found = self.find(unpackers)?;
+        match (found, &self.current) {
+            (Some((offset, Ok(place))), Some(Current { head, unpacker, .. })) => {
+                let found = record(unpacker.bytes(&place), head, offset);
+                found.map(Step::Record).map_err(|_| format!("a damaged record at offset {offset}"))
+            }
+            (Some((offset, Err(length))), _) => Ok(Step::TooLong(offset, length)),
+            _ => Ok(Step::End(self.next)),
+        }
+    }
+
+    /// The offset of the next record and its place, or its length if that is too long.
+    #[inline]
+    fn find(
+        &mut self,
+        unpackers: &mut Unpackers,
+    ) -> Result<Option<(i64, Result<Range<usize>, usize>)>, String> {
+        loop {
+            if self.current.is_none() && !self.begin(unpackers)? {
+                return Ok(None);
+            }
+            let Some(current) = &mut self.current else { continue };
+            if current.left == 0 {
+                self.next = current.head.next.max(self.next);
+                if let Some(current) = self.current.take() {
+                    unpackers.give_back(current.unpacker);
+                }
+                continue;
+            }
+            current.left -= 1;
+            let (base, unpacker) = (current.head.base, &mut current.unpacker);
+            let damaged = |reason: String| format!("a damaged batch at offset {base}: {reason}");
+            let length = unpacker.length().map_err(damaged)?;
+            let too_long = length > self.longest;
+            // Of one that is too long only the offset is looked at, which is in front.
+            let place = unpacker.advance(if too_long { MOST_FRONT } else { length }).map_err(damaged)?;
+            let offset = offset(unpacker.bytes(&place)).map_err(|_| damaged("no offset".into()))?;
+            let offset = base.checked_add(offset).ok_or_else(|| damaged("an absurd offset".into()))?;
+            if too_long {
+                unpacker.skip(length - MOST_FRONT).map_err(damaged)?;
+            }
+            if offset < self.next {
+                continue;
+            }
+            self.next = offset + 1;
+            return Ok(Some((offset, if too_long { Err(length) } else { Ok(place) })));
+        }
+    }
+
+    /// Go to the next batch that has records for us; false if there is none.
+    fn begin(&mut self, unpackers: &mut Unpackers) -> Result<bool, String> {
+        while let Some(head) = head(&self.answer[self.at..self.end], self.at)? {
+            let start = self.at;
+            self.at = head.end;
+            if self.leave_out(&head) || head.next <= self.next {
+                self.next = self.next.max(head.next);
+                continue;
+            }
+            if self.check_crcs {
+                let bytes = &self.answer[start..head.end];
+                let said = u32::from_be_bytes(bytes[17..21].try_into().unwrap_or_default());
+                if crc32c::crc32c(&bytes[21..]) != said {
+                    return Err(format!("a damaged batch at offset {}: its checksum is wrong", head.base));
+                }
+            }
+            let piece = Piece::new(self.answer.clone(), start + HEAD..head.end);
+            let unpacker = unpackers
+                .unpacker(head.attributes & COMPRESSION, piece)
+                .map_err(|reason| format!("the batch at offset {}: {reason}", head.base))?;
+            let left = head.count.max(0);
+            self.current = Some(Current { head, unpacker, left });
+            return Ok(true);
+        }
+        Ok(false)
+    }
+
+    /// Whether the batch is a marker, or of a transaction that came to nothing. Keeps account of both.
+    fn leave_out(&mut self, head: &Head) -> bool {
+        while self.aborted.last().is_some_and(|(first, _)| *first < head.next) {
+            self.aborting.extend(self.aborted.pop().map(|(_, producer)| producer));
+        }
+        if head.attributes & CONTROL != 0 {
+            // Whether it says commit or abort: the transaction ends here.
+            self.aborting.retain(|producer| *producer != head.producer);
+            return true;
+        }
+        head.attributes & TRANSACTIONAL != 0 && self.aborting.contains(&head.producer)
+    }
+}
+
+/// The head of the batch at the start of `bytes`; None where it is cut off.
+fn head(bytes: &[u8], at: usize) -> Result<Option<Head>, String> {
+    let Some(start) = bytes.get(..HEAD) else {
+        // Older formats have shorter heads, and the same place for their number.
+        return match bytes.get(16) {
+            Some(0 | 1) => Err(old(bytes[16])),
+            _ => Ok(None),
+        };
+    };
+    if start[16] != 2 {
+        return Err(old(start[16]));
+    }
+    let mut view = View::new(start);
+    let read = |view: &mut View<'_>| -> Result<Head, Damaged> {
+        let (base, length) = (view.i64()?, view.i32()?);
+        view.take(9)?; // leader epoch, magic, checksum
+        let (attributes, last) = (view.i16()?, view.i32()?);
+        let (base_time, max_time, producer) = (view.i64()?, view.i64()?, view.i64()?);
+        view.take(6)?; // epoch and sequence of the producer
+        let count = view.i32()?;
+        let length = usize::try_from(length).map_err(|_| Damaged)?.checked_add(12).ok_or(Damaged)?;
+        let next = base.checked_add(i64::from(last)).and_then(|last| last.checked_add(1)).ok_or(Damaged)?;
+        if length < HEAD || last < 0 {
+            return Err(Damaged);
+        }
+        Ok(Head { base, end: length, attributes, next, base_time, max_time, producer, count })
+    };
+    let mut head = read(&mut view).map_err(|damaged| format!("a damaged batch: {damaged}"))?;
+    if head.end > bytes.len() {
+        return Ok(None);
+    }
+    head.end += at;
+    Ok(Some(head))
+}
+
+fn old(format: u8) -> String {
+    format!("a batch in message format {format}: the native reader reads format 2, of Kafka 0.11 and later")
+}
+
+/// The offset of a record within its batch.
+#[inline]
+fn offset(bytes: &[u8]) -> Result<i64, Damaged> {
+    let mut view = View::new(bytes);
+    view.i8()?;
+    view.varlong()?;
+    view.varlong()
+}
+
+#[inline]
+fn record<'a>(bytes: &'a [u8], head: &Head, offset: i64) -> Result<Record<'a>, Damaged> {
+    let mut view = View::new(bytes);
+    view.i8()?;
+    let (time, _) = (view.varlong()?, view.varlong()?);
+    let (key, value) = (view.var_bytes()?, view.var_bytes()?);
+    let headers = usize::try_from(view.varlong()?).map_err(|_| Damaged)?;
+    let rest = bytes.get(view.at..).ok_or(Damaged)?;
+    if headers > rest.len() {
+        return Err(Damaged);
+    }
+    let append_time = head.attributes & APPEND_TIME != 0;
+    let time = if append_time { head.max_time } else { head.base_time.checked_add(time).ok_or(Damaged)? };
+    Ok(Record { offset, timestamp: (time != -1).then_some(time), key, value, headers: (headers, rest) })
+}
