@@ -11,6 +11,8 @@ use arrow_schema::{DataType, Field, TimeUnit};
 
 pub struct Column {
     pub name: String,
+    /// The name as JSON writes it; no text has this byte where an escape would be needed.
+    pub quoted: Vec<u8>,
     pub nullable: bool,
     pub kind: DataType,
     pub data: Data,
@@ -102,6 +104,7 @@ impl Column {
         };
         Ok(Column {
             name: field.name().clone(),
+            quoted: quoted(field.name()),
             nullable: field.is_nullable(),
             kind,
             data,
@@ -254,24 +257,11 @@ impl Column {
         // construction, and text was checked to be UTF-8 before it was appended.
         unsafe { builder.build_unchecked() }
     }
+}
 
-    /// Bytes that the values take, near enough for a budget.
-    pub fn size(&self) -> usize {
-        match &self.data {
-            Data::Bool(v) => v.len(),
-            Data::I8(v) => v.len(),
-            Data::I16(v) => v.len() * 2,
-            Data::I32(v) => v.len() * 4,
-            Data::I64(v) => v.len() * 8,
-            Data::F32(v) => v.len() * 4,
-            Data::F64(v) => v.len() * 8,
-            Data::Decimal(v) => v.len() * 16,
-            Data::Bytes(b) => b.ends.len() * 4 + b.data.len(),
-            Data::Struct(children, _) => children.iter().map(Column::size).sum(),
-            Data::List(ends, child) => ends.len() * 4 + child.size(),
-            Data::Map(ends, keys, values) => ends.len() * 4 + keys.size() + values.size(),
-        }
-    }
+fn quoted(name: &str) -> Vec<u8> {
+    let plain = !name.bytes().any(|byte| byte < 0x20 || byte == b'"' || byte == b'\\');
+    if plain { format!("\"{name}\"").into_bytes() } else { vec![0xff] }
 }
 
 fn last(ends: &[i32]) -> usize {

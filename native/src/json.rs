@@ -107,11 +107,18 @@ impl<'a> Json<'a> {
 
     /// The fields of an object, after its `{`, into one row of the columns.
     fn fields(&mut self, columns: &mut [Column], row: usize, depth: usize) -> Res<()> {
-        let mut next = 0; // records mostly name their fields in one order
+        let (mut next, mut found) = (0, 0); // records mostly name their fields in one order
         let mut more = self.any(b'}')?;
         while more {
-            let name = self.name()?;
-            match find(columns, &name, next) {
+            let index = match columns.get(next) {
+                Some(column) if self.text[self.at..].starts_with(&column.quoted) => {
+                    self.at += column.quoted.len();
+                    self.colon()?;
+                    Some(next)
+                }
+                _ => find(columns, &self.name()?, next),
+            };
+            match index {
                 Some(index) => {
                     let column = &mut columns[index];
                     if column.len() != row {
@@ -119,14 +126,17 @@ impl<'a> Json<'a> {
                     }
                     self.value(column, depth)?;
                     next = index + 1;
+                    found += 1;
                 }
                 None => self.skip(depth)?,
             }
             more = self.more(b'}')?;
         }
-        for column in columns {
-            if column.len() == row {
-                absent(column)?;
+        if found < columns.len() {
+            for column in columns {
+                if column.len() == row {
+                    absent(column)?;
+                }
             }
         }
         Ok(())
@@ -136,10 +146,16 @@ impl<'a> Json<'a> {
     #[inline(always)]
     pub fn name(&mut self) -> Res<Text<'a>> {
         let name = self.string()?;
+        self.colon()?;
+        Ok(name)
+    }
+
+    #[inline(always)]
+    fn colon(&mut self) -> Res<()> {
         self.space();
         self.expect(b':')?;
         self.space();
-        Ok(name)
+        Ok(())
     }
 
     /// One value into one column, which grows by one.
@@ -157,7 +173,7 @@ impl<'a> Json<'a> {
             Data::F64(values) => values.push(self.double()?),
             Data::Bytes(bytes) => {
                 let text = self.string()?;
-                if column.kind == DataType::Utf8 {
+                if matches!(column.kind, DataType::Utf8) {
                     text.append_to(&mut bytes.data);
                 } else {
                     let text = text.unescaped();
@@ -168,7 +184,7 @@ impl<'a> Json<'a> {
                 }
                 bytes.close();
             }
-            Data::I32(values) if column.kind == DataType::Date32 => {
+            Data::I32(values) if matches!(column.kind, DataType::Date32) => {
                 values.push(scalars::date(&self.string()?.unescaped()).ok_or(Bad)?);
             }
             Data::I32(values) => values.push(self.integer()?.try_into().map_err(|_| Bad)?),

@@ -26,9 +26,12 @@ pub struct Record<'a> {
     headers: (usize, &'a [u8]),
 }
 
+/// Its name and its value.
+pub type Header<'a> = (&'a [u8], Option<&'a [u8]>);
+
 impl<'a> Record<'a> {
-    /// Name and value of each, as often as they are there.
-    pub fn headers(&self) -> Result<Vec<(&'a [u8], Option<&'a [u8]>)>, Damaged> {
+    /// All of them, a name as often as it is there.
+    pub fn headers(&self) -> Result<Vec<Header<'a>>, Damaged> {
         let mut view = View::new(self.headers.1);
         let mut found = Vec::new();
         for _ in 0..self.headers.0 {
@@ -70,6 +73,9 @@ pub struct Batches {
     longest: usize,
     check_crcs: bool,
 }
+
+/// The offset of a record, and its place, or its length if that is too long.
+type Found = (i64, Result<Range<usize>, usize>);
 
 struct Current {
     head: Head,
@@ -134,12 +140,9 @@ impl Batches {
         }
     }
 
-    /// The offset of the next record and its place, or its length if that is too long.
+    /// The next record, or None at the end.
     #[inline]
-    fn find(
-        &mut self,
-        unpackers: &mut Unpackers,
-    ) -> Result<Option<(i64, Result<Range<usize>, usize>)>, String> {
+    fn find(&mut self, unpackers: &mut Unpackers) -> Result<Option<Found>, String> {
         loop {
             if self.current.is_none() && !self.begin(unpackers)? {
                 return Ok(None);
@@ -275,4 +278,125 @@ fn record<'a>(bytes: &'a [u8], head: &Head, offset: i64) -> Result<Record<'a>, D
     let append_time = head.attributes & APPEND_TIME != 0;
     let time = if append_time { head.max_time } else { head.base_time.checked_add(time).ok_or(Damaged)? };
     Ok(Record { offset, timestamp: (time != -1).then_some(time), key, value, headers: (headers, rest) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kafka::wire::Writer;
+
+    fn varint(value: i64) -> Vec<u8> {
+        let mut rest = ((value << 1) ^ (value >> 63)).cast_unsigned();
+        let mut bytes = Vec::new();
+        while rest >= 0x80 {
+            bytes.push((rest & 0x7f) as u8 | 0x80);
+            rest >>= 7;
+        }
+        bytes.push(rest as u8);
+        bytes
+    }
+
+    fn one(delta: i64, value: &[u8]) -> Vec<u8> {
+        let length = varint(value.len() as i64);
+        let body =
+            [&[0], &varint(delta)[..], &varint(delta), &varint(-1), &length, value, &varint(0)].concat();
+        [varint(body.len() as i64), body].concat()
+    }
+
+    /// A batch of records at these offsets, which ends at `last`.
+    fn batch(base: i64, offsets: &[i64], last: i64, attributes: i16, producer: i64) -> Vec<u8> {
+        let records: Vec<u8> = offsets.iter().flat_map(|o| one(o - base, &o.to_be_bytes())).collect();
+        let records =
+            if attributes & COMPRESSION == 4 { zstd::bulk::compress(&records, 1).unwrap() } else { records };
+        let body =
+            Writer::default().i16(attributes).i32((last - base) as i32).i64(1000).i64(2000).i64(producer);
+        let mut body = body.i16(0).i32(0).i32(offsets.len() as i32).0;
+        body.extend(records);
+        let head = Writer::default().i64(base).i32(body.len() as i32 + 9).i32(0).i8(2);
+        let mut bytes = head.i32(crc32c::crc32c(&body).cast_signed()).0;
+        bytes.extend(body);
+        bytes
+    }
+
+    fn read(bytes: Vec<u8>, start: i64, aborted: Vec<(i64, i64)>) -> Result<(Vec<i64>, i64), String> {
+        let end = bytes.len();
+        let mut batches = Batches::new(bytes, 0..end, start, aborted, 100, true);
+        let (mut found, mut unpackers) = (Vec::new(), Unpackers::default());
+        loop {
+            match batches.next(&mut unpackers)? {
+                Step::Record(record) => {
+                    assert_eq!(record.value, Some(&record.offset.to_be_bytes()[..]));
+                    found.push(record.offset);
+                }
+                Step::TooLong(offset, _) => found.push(-offset),
+                Step::End(next) => return Ok((found, next)),
+            }
+        }
+    }
+
+    #[test]
+    fn gaps_are_passed_over_and_the_start_may_be_inside_of_a_batch() {
+        for attributes in [0, 4] {
+            let bytes =
+                [batch(0, &[0, 1, 5], 7, attributes, -1), batch(10, &[12], 12, attributes, -1)].concat();
+            assert_eq!(read(bytes.clone(), 0, vec![]), Ok((vec![0, 1, 5, 12], 13)));
+            assert_eq!(read(bytes.clone(), 2, vec![]), Ok((vec![5, 12], 13)));
+            assert_eq!(read(bytes[..bytes.len() - 1].to_vec(), 6, vec![]), Ok((vec![], 8)));
+        }
+    }
+
+    #[test]
+    fn what_was_aborted_and_every_marker_is_left_out() {
+        let (data, marker) = (TRANSACTIONAL, TRANSACTIONAL | CONTROL);
+        let bytes = [
+            batch(0, &[0, 1], 1, data, 7), // aborted
+            batch(2, &[2], 2, data, 8),
+            batch(3, &[3], 3, 0, -1),
+            batch(4, &[4], 4, marker, 7),
+            batch(5, &[5], 5, data, 7), // the same producer's next transaction
+            batch(6, &[6], 6, marker, 8),
+            batch(7, &[7], 7, marker, 7),
+            batch(8, &[8], 8, data, 7), // aborted again
+        ];
+        assert_eq!(read(bytes.concat(), 0, vec![(0, 7), (8, 7)]), Ok((vec![2, 3, 5], 9)));
+        assert_eq!(read(bytes[2..].concat(), 3, vec![(0, 7), (8, 7)]), Ok((vec![3, 5], 9)));
+    }
+
+    #[test]
+    fn damage_is_found_and_never_passed_over() {
+        let good = batch(0, &[0, 1, 2], 2, 0, -1);
+        // Base offset and leader's epoch, around the length, are the broker's and not under the checksum.
+        for place in (8..12).chain(16..good.len()) {
+            let mut bad = good.clone();
+            bad[place] ^= 0x55;
+            let found = read(bad, 0, vec![]);
+            assert!(found.is_err() || found == Ok((vec![], 0)), "{place}: {found:?}");
+        }
+        let mut short = batch(0, &[0], 0, 0, -1);
+        short[60] = 2; // one record more than there is
+        let crc = crc32c::crc32c(&short[21..]).to_be_bytes();
+        short[17..21].copy_from_slice(&crc);
+        assert!(read(short, 0, vec![]).unwrap_err().contains("damaged"));
+    }
+
+    #[test]
+    fn an_old_format_is_named() {
+        let mut old = batch(0, &[0], 0, 0, -1);
+        old[16] = 1;
+        assert!(read(old, 0, vec![]).unwrap_err().contains("format 1"));
+    }
+
+    #[test]
+    fn a_record_too_long_is_told_and_passed_over() {
+        let mut records = one(0, &[1; 500]);
+        records.extend(one(1, &1_i64.to_be_bytes()));
+        let mut bytes = batch(0, &[], 1, 0, -1);
+        bytes[57..61].copy_from_slice(&2_i32.to_be_bytes());
+        bytes.extend(records);
+        let length = (bytes.len() as i32 - 12).to_be_bytes();
+        bytes[8..12].copy_from_slice(&length);
+        let crc = crc32c::crc32c(&bytes[21..]).to_be_bytes();
+        bytes[17..21].copy_from_slice(&crc);
+        assert_eq!(read(bytes, 0, vec![]), Ok((vec![0, 1], 2))); // -0: too long, then 1
+    }
 }

@@ -2,7 +2,7 @@
 
 use crate::columns::{Column, Data};
 use crate::decoder::{self, Decoder};
-use crate::kafka::batches::Record;
+use crate::kafka::batches::{Header, Record};
 use crate::refusal::{Kind, Refusal};
 use arrow_data::ArrayData;
 use arrow_schema::{Fields, Schema};
@@ -128,8 +128,6 @@ impl Rows {
         (columns, count)
     }
 }
-
-type Header<'a> = (&'a [u8], Option<&'a [u8]>);
 
 /// A map has one value a key: the last, as Kafka's own `lastHeader` has it.
 fn headers<'a>(record: &Record<'a>) -> Result<Vec<Header<'a>>, Refusal> {

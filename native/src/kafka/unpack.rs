@@ -205,7 +205,6 @@ fn unzstd(
         let mut output = OutBuffer::around_pos(buffer, start);
         decoder.run(&mut input, &mut output).map_err(|error| error.to_string())?;
         let (read, written) = (input.pos(), output.pos());
-        drop(output);
         piece.consume(read);
         if written == start && read == 0 {
             return Ok(());
