@@ -12,7 +12,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from benchmarks import cases, constant, grid, hotspots, machine, memory, report, steady, throughput
+from benchmarks import cases, constant, decoding, grid, machine, memory, report, steady, throughput
 from benchmarks.figures import draw
 from benchmarks.peers.environment import PeerError
 from benchmarks.runner import ROOT, WORK, without_paths
@@ -20,7 +20,7 @@ from benchmarks.runner import ROOT, WORK, without_paths
 RESULTS = ROOT / "benchmarks" / "RESULTS.md"
 QUICK_RESULTS = WORK / "RESULTS-quick.md"
 SECTIONS = WORK / "sections"  # a claim's section is kept here as soon as it is there
-CLAIMS = ("grid", "steady", "constant", "throughput", "memory", "hotspots")
+CLAIMS = ("grid", "steady", "constant", "throughput", "memory", "decoding")
 
 # name, help, value of a quick run, value of a full one
 NUMBERS = (
@@ -66,7 +66,7 @@ def claims(given: argparse.Namespace, words: Console) -> dict[str, Callable[[], 
         "constant": lambda: constant.measure(words, given.constant_records, topic_records),
         "throughput": lambda: throughput.measure(words, given.records, given.throughput_rounds),
         "memory": lambda: memory.measure(words, given.memory_records),
-        "hotspots": lambda: hotspots.measure(words, given.records),
+        "decoding": lambda: decoding.measure(words, given.records),
     }
 
 

@@ -136,7 +136,7 @@ impl PyReader {
         let origins = origins.iter().map(|name| origin(name)).collect::<PyResult<Vec<_>>>()?;
         let rows = Rows::new(decoder, &schema_of(schema)?, origins).map_err(value_error)?;
         let settings = Settings::new(&settings).map_err(value_error)?;
-        let client = Client::get(settings).map_err(trouble)?;
+        let client = Client::get(settings).map_err(value_error)?;
         let limits = Limits { rows: limits.0, bytes: limits.1, longest: limits.2 };
         Ok(PyReader { reader: Reader::new(client, rows, limits) })
     }
@@ -220,17 +220,10 @@ fn origin(name: &str) -> PyResult<Origin> {
     })
 }
 
-/// Why these settings are not for this reader; None if they are.
-#[pyfunction]
-fn unknown_setting(settings: Vec<(String, String)>) -> Option<String> {
-    Settings::new(&settings).err()
-}
-
 #[pymodule]
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add_class::<Batch>()?;
     module.add_class::<PyDecoder>()?;
-    module.add_class::<PyReader>()?;
-    module.add_function(wrap_pyfunction!(unknown_setting, module)?)
+    module.add_class::<PyReader>()
 }

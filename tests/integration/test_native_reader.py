@@ -69,7 +69,7 @@ def test_both_readers_give_the_same_rows_keys_headers_and_refusals(
     options = cluster.kafka_options(topic, format=format, include_metadata="true", include_headers="true")
     schema = RAW if format == "raw" else MIXED
     checked = kafka_source(options, schema).options
-    assert NativeReader.can_read(RowDecoder(schema, checked), checked)
+    assert NativeReader.open([], RowDecoder(schema, checked), checked)
     split = KafkaSplit((Range(topic, 0, 0, 71), Range(topic, 1, 3, 70)))
     first = everything(options, schema, split)
     plainly()

@@ -39,7 +39,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Client {
     /// The client of these settings in this process.
-    pub fn get(settings: Settings) -> Result<Arc<Client>, Trouble> {
+    pub fn get(settings: Settings) -> Result<Arc<Client>, String> {
         let key = (std::process::id(), settings);
         if let Some(client) = lock(&CLIENTS).get(&key) {
             return Ok(client.clone());

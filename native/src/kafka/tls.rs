@@ -16,12 +16,12 @@ fn refused(what: &str, why: impl ToString) -> Trouble {
 }
 
 /// Costly, because it may read the system's certificates: made once a client.
-pub fn config(tls: &Tls) -> Result<Arc<ClientConfig>, Trouble> {
+pub fn config(tls: &Tls) -> Result<Arc<ClientConfig>, String> {
     let mut roots = RootCertStore::empty();
     match &tls.ca {
         Some(text) => {
             for certificate in certificates(text, "ssl.ca")? {
-                roots.add(certificate).map_err(|error| refused("ssl.ca", error))?;
+                roots.add(certificate).map_err(|error| format!("ssl.ca: {error}"))?;
             }
         }
         None => {
@@ -31,26 +31,26 @@ pub fn config(tls: &Tls) -> Result<Arc<ClientConfig>, Trouble> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let builder = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
-        .map_err(|error| refused("TLS", error))?
+        .map_err(|error| error.to_string())?
         .with_root_certificates(roots);
     let config = match (&tls.certificate, &tls.key) {
         (Some(certificate), Some(key)) => {
             let key =
-                PrivateKeyDer::from_pem_slice(key.as_bytes()).map_err(|error| refused("ssl.key", error))?;
+                PrivateKeyDer::from_pem_slice(key.as_bytes()).map_err(|error| format!("ssl.key: {error}"))?;
             builder
                 .with_client_auth_cert(certificates(certificate, "ssl.certificate")?, key)
-                .map_err(|error| refused("ssl.certificate", error))?
+                .map_err(|error| format!("ssl.certificate: {error}"))?
         }
         _ => builder.with_no_client_auth(),
     };
     Ok(Arc::new(config))
 }
 
-fn certificates(text: &str, name: &str) -> Result<Vec<CertificateDer<'static>>, Trouble> {
+fn certificates(text: &str, name: &str) -> Result<Vec<CertificateDer<'static>>, String> {
     let found: Vec<_> = CertificateDer::pem_slice_iter(text.as_bytes())
         .collect::<Result<_, _>>()
-        .map_err(|error| refused(name, error))?;
-    if found.is_empty() { Err(refused(name, "holds no certificate")) } else { Ok(found) }
+        .map_err(|error| format!("{name}: {error}"))?;
+    if found.is_empty() { Err(format!("{name}: no certificate in it")) } else { Ok(found) }
 }
 
 /// Shake hands now, so that what is wrong is known before anything is sent.

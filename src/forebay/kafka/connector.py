@@ -314,8 +314,7 @@ class KafkaSource(SourceConnector):
             None if self.options["fail.on.data.loss"] else (lambda gone: lost.append(_as_rejected(gone)))
         )
         ranges = [item for item in split.ranges if len(item)]
-        read = _read_native if NativeReader.can_read(rows, self.options) else _read_plain
-        for batch in read(ranges, rows, self.options, tolerate):
+        for batch in _read(ranges, rows, self.options, tolerate):
             self._records += batch.records.num_rows
             self._errors += len(batch.rejected)
             yield batch
@@ -373,10 +372,13 @@ class KafkaSource(SourceConnector):
 OnLost = Callable[[Range], None] | None
 
 
-def _read_native(
+def _read(
     ranges: Sequence[Range], rows: RowDecoder, options: Options, on_lost: OnLost
 ) -> Iterator[SourceBatch]:
-    reader = NativeReader(ranges, rows, options, on_lost)
+    reader = NativeReader.open(ranges, rows, options, on_lost)
+    if reader is None:
+        yield from _read_plain(ranges, rows, options, on_lost)
+        return
     try:
         yield from reader.batches()
     except TlsRefusedError:

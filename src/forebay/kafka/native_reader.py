@@ -37,69 +37,58 @@ class NativeReader:
 
     def __init__(
         self,
+        reader: Any,
         ranges: Sequence[Range],
         rows: RowDecoder,
         options: Options,
         on_lost: Callable[[Range], None] | None = None,
     ) -> None:
+        self._reader = reader
         self._ranges = ranges
         self._rows = rows
         self._options = options
         self._on_lost = on_lost
-        self._reader: Any = None
+        for item in ranges:
+            reader.add(item.topic, item.partition, item.start, item.end)
 
     @staticmethod
-    def can_read(rows: RowDecoder, options: Options) -> bool:
-        """Whether the native reader is here and knows this format, with these options and settings."""
+    def open(
+        ranges: Sequence[Range],
+        rows: RowDecoder,
+        options: Options,
+        on_lost: Callable[[Range], None] | None = None,
+    ) -> NativeReader | None:
+        """None where it is not installed, or does not know the format or one of the client's settings."""
         module = native()
         if module is None or "\0" in str(rows.schema):
-            return False  # a NUL ends a name in Arrow's C interface
-        if unknown := module.unknown_setting(_settings(options)):
-            say_once(f"the native reader is left out: {unknown}")
-            return False
+            return None  # a NUL ends a name in Arrow's C interface
+        budget = options["fetch.budget.bytes"]
+        limits = (options["max.poll.records"], budget // _BATCH_SHARE, budget)
+        settings = sorted((key, _text(value)) for key, value in consumer_settings(options).items())
         try:
-            if rows.values is not None:
-                module.Decoder(*rows.values)
-        except ValueError:
-            return False
-        return True
+            reader = module.Reader(settings, rows.values, rows.schema, rows.origins, limits)
+        except ValueError as error:
+            _say_once(str(error))
+            return None
+        return NativeReader(reader, ranges, rows, options, on_lost)
 
     def batches(self) -> Iterator[SourceBatch]:
         """The records in batches, each partition's in order."""
-        if not self._ranges:
-            return
-        module = native()
-        assert module is not None
-        budget = self._options["fetch.budget.bytes"]
-        limits = (self._options["max.poll.records"], budget // _BATCH_SHARE, budget)
-        try:
-            self._reader = module.Reader(
-                _settings(self._options), self._rows.values, self._rows.schema, self._rows.origins, limits
-            )
-        except RuntimeError as error:
-            raise TlsRefusedError(
-                error.args[1]
-            ) from None  # nothing else can fail before there is a connection
-        for item in self._ranges:
-            self._reader.add(item.topic, item.partition, item.start, item.end)
-        yield from self._read()
-
-    def _read(self) -> Iterator[SourceBatch]:
         moved = looked = time.monotonic()
         while not self._reader.done:
             batch, rejected, events = self._reader.read(_WAIT_MS)
+            if batch is not None or rejected:
+                yield self._batch(batch, rejected)
+                moved = time.monotonic()
             for index, code, text in events:
                 self._on_event(index, code, text)
             now = time.monotonic()
-            if batch is not None or rejected:
-                moved = now
-                yield self._batch(batch, rejected)
-            elif now - moved > STALL_S:
+            if now - moved > STALL_S:
                 rest = ", ".join(map(str, self.rest))
                 raise ReadStalledError(
                     f"no records from Kafka at {address(self._options)} for {STALL_S:.0f} s while reading {rest}"
                 )
-            elif now - max(moved, looked) > LOOK_S:
+            if now - max(moved, looked) > LOOK_S:
                 self._look_for_the_rest()
                 looked = time.monotonic()
 
@@ -118,8 +107,6 @@ class NativeReader:
     @property
     def rest(self) -> list[Range]:
         """What has not been read."""
-        if self._reader is None:
-            return list(self._ranges)
         return [self._rest(index, offset) for index, offset in self._reader.open]
 
     def _rest(self, index: int, offset: int) -> Range:
@@ -131,7 +118,7 @@ class NativeReader:
         if code in GONE:
             self._judge(index, rest, at_end=False)
         elif code == KafkaError._SSL:
-            say_once(f"the native reader is left out: {text}")
+            _say_once(text)
             raise TlsRefusedError(text)
         elif code in FATAL:
             raise translate(KafkaError(code, text), self._options, f"reading {rest.topic}-{rest.partition}")
@@ -167,14 +154,10 @@ class NativeReader:
             self._reader.give_up(index)
 
 
-def _settings(options: Options) -> list[tuple[str, str]]:
-    return sorted((key, _text(value)) for key, value in consumer_settings(options).items())
-
-
 def _text(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 @cache
-def say_once(text: str) -> None:
-    log.warning("%s; decoding in Python, several times slower", text)
+def _say_once(why: str) -> None:
+    log.warning("the native reader is left out: %s; decoding in Python, several times slower", why)
