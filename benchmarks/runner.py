@@ -70,7 +70,7 @@ def peer_environment() -> dict[str, str]:
 def interleave(
     peers: Sequence[Peer],
     task: Task,
-    records: int,
+    records: int | None,
     rounds: int,
     on_result: Callable[[int, str, Measured], None],
 ) -> list[Round]:
@@ -86,14 +86,14 @@ def interleave(
     return done
 
 
-def _attempt(peer: Peer, prepared: Prepared | str, task: Task, records: int) -> Measured:
+def _attempt(peer: Peer, prepared: Prepared | str, task: Task, records: int | None) -> Measured:
     if isinstance(prepared, str):
         return prepared
     try:
         outcome = run(peer, prepared, task)
     except PeerError as error:
         return str(error)
-    if outcome.records != records:
+    if records is not None and outcome.records != records:
         return f"read {outcome.records:,} of {records:,} records"
     return outcome
 

@@ -44,6 +44,7 @@ class Task:
     master: str = "local[2]"
     heap: str = "2g"
     sample_s: float | None = None  # how often to look at the memory of Python workers
+    live_s: float | None = None  # read a topic that grows for so long, and tell how old records are when seen
     own: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -70,6 +71,7 @@ class Outcome:
     batch_s: float  # of that, inside micro-batches: without starting the query and writing its logs
     cpu: Mapping[str, float]  # CPU seconds of the peer's process tree, by program
     samples: tuple[Sample, ...] = ()
+    ages_ms: tuple[float, ...] = ()  # of the records of a live topic, when the sink had them
 
     @property
     def cpu_s(self) -> float:

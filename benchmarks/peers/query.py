@@ -20,6 +20,9 @@ COLUMNS = (
 )
 
 
+WARM_S, WARM_BATCHES = 15.0, 10  # of a live topic, before ages count
+
+
 @dataclass
 class Tally:
     """What the sink has seen so far."""
@@ -57,6 +60,8 @@ def spark_settings(task: Task) -> dict[str, str]:
 
 def measure_query(frame_of: Callable[[str], DataFrame], task: Task, version: str) -> Outcome:
     """Read the warm-up topic untimed, then the topic, timed. `frame_of(topic)` is a streaming frame."""
+    if task.live_s is not None:
+        return _watch(frame_of(task.topic), task.live_s, Path(task.work) / "live", version)
     _consume(frame_of(task.warmup_topic), Tally(), Path(task.work) / "warmup")
     tally = Tally()
     sampler = MemorySampler(task.sample_s, lambda: tally.records) if task.sample_s else None
@@ -74,3 +79,29 @@ def measure_query(frame_of: Callable[[str], DataFrame], task: Task, version: str
 def _consume(frame: DataFrame, tally: Tally, checkpoint: Path) -> None:
     writer = frame.writeStream.trigger(availableNow=True).foreachBatch(tally.add)
     writer.option("checkpointLocation", str(checkpoint)).start().awaitTermination()
+
+
+def _watch(frame: DataFrame, seconds: float, checkpoint: Path, version: str) -> Outcome:
+    """How old each record is when its batch is in the sink, which is this program."""
+    ages: list[float] = []
+    sizes: list[int] = []
+
+    def see(batch: DataFrame, _: int) -> None:
+        stamps = [row[0] for row in batch.selectExpr("unix_millis(event_time)").collect()]
+        now = time.time() * 1000
+        ages.extend(now - stamp for stamp in stamps)
+        sizes.append(len(stamps))
+
+    query = frame.writeStream.foreachBatch(see).option("checkpointLocation", str(checkpoint)).start()
+    began = time.monotonic()
+    # The first batches compile, start workers, and have a backlog to read.
+    while time.monotonic() - began < WARM_S or len(sizes) < WARM_BATCHES:
+        if query.awaitTermination(1) or time.monotonic() - began > 10 * WARM_S:
+            raise RuntimeError(f"the query did not get going: {len(sizes)} batches")
+    ages.clear()
+    sizes.clear()
+    with timed() as clock:
+        query.awaitTermination(int(seconds))
+        seen, batches = tuple(ages), len(sizes)
+    query.stop()
+    return Outcome(version, len(seen), "", batches, clock.wall_s, 0.0, clock.cpu, ages_ms=seen)
