@@ -14,6 +14,9 @@ from forebay.formats.refusal import RefusedError, malformed
 MAX_DEPTH = 100
 """Messages and groups inside of each other; the runtime's limit, and that of protobuf's other readers."""
 
+MAX_STEPS = 100_000
+"""Numbers that the walk reads before it gives up: a payload may be 50 MB, and this is Python."""
+
 _VARINT, _EIGHT, _BYTES, _GROUP, _END, _FOUR = range(6)
 _PACKABLE = {"int64": _VARINT, "uint64": _VARINT, "sint64": _VARINT, "fixed64": _EIGHT, "sfixed64": _EIGHT}
 _PACKABLE |= {"double": _EIGHT, "fixed32": _FOUR, "sfixed32": _FOUR, "float": _FOUR}
@@ -31,6 +34,7 @@ def explain(plan: Plan, payload: bytes) -> RefusedError:
 class _Walk:
     def __init__(self, payload: bytes) -> None:
         self._payload = payload
+        self._steps = 0
 
     def message(self, plan: Plan, at: int, end: int, depth: int, group: int | None) -> int:
         """From `at` to `end`, or to the end of the group of this number. Returns where it ends."""
@@ -83,6 +87,9 @@ class _Walk:
                 at = self._take(at, stop, 8 if wire == _EIGHT else 4)
 
     def _varint(self, at: int, end: int, longest: int, most: int | None, what: str) -> tuple[int, int]:
+        self._steps += 1
+        if self._steps > MAX_STEPS:
+            raise malformed(f"not a Protobuf message, somewhere after byte {at}")
         value = 0
         for place in range(longest):
             if at + place >= end:

@@ -78,10 +78,9 @@ def reading(field: FieldDescriptor, column: DataType) -> dict[str, Any] | None:
             return {"as": "boolean", "low": 0, "high": 1, "expected": "BOOLEAN (true or false)"}
         case ("enum", StringType()):
             return _names(field.enum_type)
-        case ("enum", IntegerType() | LongType()) | (
-            _,
-            ByteType() | ShortType() | IntegerType() | LongType(),
-        ) if kind in ("enum", *_INTEGERS):
+        case ("enum", IntegerType() | LongType()):
+            return {"as": "integer"} | _within(kind, column)
+        case (_, ByteType() | ShortType() | IntegerType() | LongType()) if kind in _INTEGERS:
             return {"as": "integer"} | _within(kind, column)
         case (_, FloatType() | DoubleType()) if kind in _INTEGERS:
             return {"as": "real"} | _within(kind, None)
