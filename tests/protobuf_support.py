@@ -13,6 +13,7 @@ from forebay.formats import BadRecord, Decoded
 from forebay.formats.protobuf_format import ProtobufDecoder
 from forebay.formats.protobuf_schema import find_message, given_files
 
+MIB = 1 << 20
 WELL_KNOWN = "".join(
     f'import "google/protobuf/{name}.proto"; '
     for name in ("any", "duration", "empty", "struct", "timestamp", "wrappers")
@@ -68,3 +69,28 @@ def tag(number: int, wire: int) -> bytes:
 
 def sized(number: int, content: bytes) -> bytes:
     return tag(number, 2) + varint(len(content)) + content
+
+
+def nested(levels: int) -> bytes:
+    parts = [b""]
+    size = 0
+    for _ in range(levels):
+        parts.append(tag(2, 2) + varint(size))
+        size += len(parts[-1])
+    return b"".join(reversed(parts))
+
+
+RECURSIVE = "message M { int32 x = 1; M m = 2; repeated M ms = 3; google.protobuf.Value v = 4; repeated int32 n = 5; map<int32, M> mm = 6; }"
+RECURSIVE_COLUMNS = "x INT, m STRUCT<x: INT, m: STRUCT<x: INT>>, ms ARRAY<STRUCT<x: INT>>, v STRING, n ARRAY<INT>, mm MAP<INT, STRUCT<x: INT>>"
+BOMBS = {
+    "groups, 100,000 deep": tag(2, 3) * 100_000,
+    "groups, 100,000 deep and closed": tag(7, 3) * 100_000 + tag(7, 4) * 100_000,
+    "values, 100,000 deep": sized(4, (sized(6, b"")[:1] + b"\xff\xff\xff\x07") * 25_000),
+    "a varint without end": tag(1, 0) + b"\xff" * (4 * MIB),
+    "a string of exabytes": tag(3, 2) + b"\xff" * 9 + b"\x01",
+    "packed numbers and then trash": sized(5, b"\x01" * MIB + b"\xff"),
+    "numbers without a good one": sized(5, b"\xff\xff\xff\xff\xff\xff\xff\xff\x7f" * 100_000),
+    "empty messages and then trash": (tag(3, 2) + b"\x00") * 200_000 + b"\x00",
+    "one key again and again, then trash": sized(6, tag(1, 0) + b"\x01") * 100_000 + b"\x00",
+    "tags alone": b"\x7a\x00" * MIB + b"\x07",
+}

@@ -133,7 +133,7 @@ def test_csv_takes_its_own_options(cluster: Cluster, kafka_source: MakeSource) -
 @pytest.mark.parametrize(
     ("more", "schema", "complaint"),
     [
-        ({"format": "protobuf"}, NUMBERS, "format 'protobuf' is not in this version"),
+        ({"format": "protobuf"}, NUMBERS, "needs the messages' schema"),
         ({"key.format": "json"}, NUMBERS, "'key.format' is not in this version"),
         ({}, StructType(), "needs its columns"),
         ({"format": "raw"}, NUMBERS, "has the columns key and value"),

@@ -14,7 +14,21 @@ from typing import Any
 
 import pytest
 from pyspark.sql.types import StructType
-from tests.protobuf_support import columns, made, message_type, options, refused, row, sized, tag, varint
+from tests.protobuf_support import (
+    BOMBS,
+    RECURSIVE,
+    RECURSIVE_COLUMNS,
+    columns,
+    made,
+    message_type,
+    nested,
+    options,
+    refused,
+    row,
+    sized,
+    tag,
+    varint,
+)
 
 from forebay.errors import UnsupportedSqlError
 from forebay.formats import Kind, decoder
@@ -23,7 +37,6 @@ from forebay.formats.protobuf_schema import registered_files
 
 MALFORMED, MISMATCH, CONVERSION = Kind.MalformedPayload, Kind.SchemaMismatch, Kind.TypeConversion
 ENUM = "enum E { ZERO = 0; ONE = 1; UNO = 1; LOW = -5; option allow_alias = true; } "
-MIB = 1 << 20
 
 
 def value(kind: str, column: str, payload: bytes, more: str = "", syntax: str = "proto3") -> Any:
@@ -439,31 +452,6 @@ def test_a_tombstone_is_refused_and_an_empty_message_is_a_message() -> None:
     decoded = made("message M { int32 x = 1; }", "x INT").decode([None, b""])
     assert decoded.batch.to_pylist() == [{"x": 0}]
     assert decoded.bad[0].message == "the payload is null (a tombstone)"
-
-
-def nested(levels: int) -> bytes:
-    parts = [b""]
-    size = 0
-    for _ in range(levels):
-        parts.append(tag(2, 2) + varint(size))
-        size += len(parts[-1])
-    return b"".join(reversed(parts))
-
-
-RECURSIVE = "message M { int32 x = 1; M m = 2; repeated M ms = 3; google.protobuf.Value v = 4; repeated int32 n = 5; map<int32, M> mm = 6; }"
-RECURSIVE_COLUMNS = "x INT, m STRUCT<x: INT, m: STRUCT<x: INT>>, ms ARRAY<STRUCT<x: INT>>, v STRING, n ARRAY<INT>, mm MAP<INT, STRUCT<x: INT>>"
-BOMBS = {
-    "groups, 100,000 deep": tag(2, 3) * 100_000,
-    "groups, 100,000 deep and closed": tag(7, 3) * 100_000 + tag(7, 4) * 100_000,
-    "values, 100,000 deep": sized(4, (sized(6, b"")[:1] + b"\xff\xff\xff\x07") * 25_000),
-    "a varint without end": tag(1, 0) + b"\xff" * (4 * MIB),
-    "a string of exabytes": tag(3, 2) + b"\xff" * 9 + b"\x01",
-    "packed numbers and then trash": sized(5, b"\x01" * MIB + b"\xff"),
-    "numbers without a good one": sized(5, b"\xff\xff\xff\xff\xff\xff\xff\xff\x7f" * 100_000),
-    "empty messages and then trash": (tag(3, 2) + b"\x00") * 200_000 + b"\x00",
-    "one key again and again, then trash": sized(6, tag(1, 0) + b"\x01") * 100_000 + b"\x00",
-    "tags alone": b"\x7a\x00" * MIB + b"\x07",
-}
 
 
 @pytest.mark.parametrize("name", BOMBS)

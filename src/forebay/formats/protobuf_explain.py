@@ -36,8 +36,13 @@ class _Walk:
         self._payload = payload
         self._steps = 0
 
-    def message(self, plan: Plan, at: int, end: int, depth: int, group: int | None) -> int:
-        """From `at` to `end`, or to the end of the group of this number. Returns where it ends."""
+    def message(
+        self, plan: Plan, at: int, end: int, depth: int, group: int | None, known: bool = True
+    ) -> int:
+        """From `at` to `end`, or to the end of the group of this number. Returns where it ends.
+
+        In a group that is not `known` the runtime does not mind a field number 0.
+        """
         if depth > MAX_DEPTH:
             raise _fault(f"messages inside of each other, more than {MAX_DEPTH} levels", at)
         fields = {node["number"]: node for node in plan}
@@ -47,7 +52,7 @@ class _Walk:
             number, wire = tag >> 3, tag & 7
             if wire == _END and number == group:
                 return at
-            if number == 0 or wire > _FOUR or wire == _END:
+            if (number == 0 and known) or wire > _FOUR or wire == _END:
                 raise _fault(f"the tag {tag} (field {number}, wire type {wire})", start)
             at = self._field(fields.get(number), number, wire, at, end, depth)
         if group is not None:
@@ -66,7 +71,7 @@ class _Walk:
                 case 3:
                     known = node is not None and node["wire"] == "group"
                     inner = inner_fields(node) if known and node is not None else []
-                    return self.message(inner, at, end, depth + 1, number)
+                    return self.message(inner, at, end, depth + 1, number, known)
             length, at = self._varint(at, end, 5, 2**31 - 1, "a length")
             stop = self._take(at, end, length)
             if node is not None and node["wire"] == "message":

@@ -20,6 +20,7 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
+    BooleanType,
     DataType,
     LongType,
     MapType,
@@ -31,6 +32,7 @@ from pyspark.sql.types import (
 
 from forebay.errors import UnsupportedSqlError
 from forebay.formats.protobuf_reading import TYPES, YEARS, columns_for, reading, wire
+from forebay.formats.scalars import BITS
 
 Plan = list[dict[str, Any]]
 
@@ -161,6 +163,8 @@ class _Compiler:
         key, value = (field.message_type.fields_by_name[name] for name in ("key", "value"))
         if not isinstance(column, MapType):
             raise self._unfit(field, column, path)
+        if not isinstance(column.keyType, (StringType, BooleanType, *BITS)):
+            raise self._unfit(key, column.keyType, f"{path}[] (the key)")
         to_key = self._value(key, column.keyType, f"{path}[] (the key)")
         to_value = self._value(value, column.valueType, f"{path}[]")
         # An entry has both, whatever its bytes leave out.
