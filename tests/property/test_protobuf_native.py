@@ -19,6 +19,9 @@ from tests.protobuf_support import columns, sized, tag, varint
 
 from forebay.formats.protobuf_compile import compile_texts
 from forebay.formats.protobuf_format import ProtobufDecoder
+from forebay.kafka.native_reader import NativeReader
+from forebay.kafka.options import KAFKA
+from forebay.kafka.rows import RowDecoder
 
 native = pytest.importorskip("forebay_native", reason="the native reader is not built (make setup)")
 SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
@@ -186,3 +189,15 @@ def test_a_plan_for_other_columns_is_not_taken() -> None:
     ):
         with pytest.raises(ValueError, match=r"protobuf\.plan"):
             native.Decoder("protobuf", pa.schema([("x", pa.int64())]), {"protobuf.plan": text})
+
+
+def test_the_native_reader_takes_the_format() -> None:
+    schema, given = _EVERY
+    options = {
+        "bootstrap.servers": "localhost:1",
+        "topic": "t",
+        "group.id": "g",
+        "format": "protobuf",
+        **given,
+    }
+    assert NativeReader.can_read(RowDecoder(schema, KAFKA.bind(options)))
