@@ -4,6 +4,7 @@ use crate::avro::{self, Plan};
 use crate::columns::{Column, Data};
 use crate::csv::Csv;
 use crate::json;
+use crate::protobuf::Protobuf;
 use crate::refusal::Refusal;
 use arrow_schema::{DataType, Schema};
 use std::collections::HashMap;
@@ -19,6 +20,7 @@ enum Format {
     Csv(Box<Csv>),
     Raw,
     Avro(Box<Plan>),
+    Protobuf(Box<Protobuf>),
 }
 
 impl Decoder {
@@ -37,6 +39,7 @@ impl Decoder {
             }
             "raw" if matches!(columns.as_slice(), [Column { data: Data::Bytes(_), .. }]) => Format::Raw,
             "avro" => Format::Avro(Box::new(Plan::new(&option("avro.plan", ""), &columns)?)),
+            "protobuf" => Format::Protobuf(Box::new(Protobuf::new(&option("protobuf.plan", ""), &columns)?)),
             other => return Err(format!("format {other} is not read natively")),
         };
         Ok(Decoder { columns, format, rows: 0 })
@@ -56,6 +59,7 @@ impl Decoder {
             (Format::Json, Some(payload)) => json::decode(columns, row, payload),
             (Format::Csv(csv), Some(payload)) => csv.decode(columns, row, payload),
             (Format::Avro(plan), Some(payload)) => avro::decode(plan, columns, row, payload),
+            (Format::Protobuf(protobuf), Some(payload)) => protobuf.decode(columns, row, payload),
         };
         self.rows += usize::from(taken.is_ok());
         taken

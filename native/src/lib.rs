@@ -11,6 +11,10 @@ pub mod decoder;
 pub mod explain;
 pub mod json;
 pub mod kafka;
+pub mod protobuf;
+pub mod protobuf_json;
+pub mod protobuf_plan;
+pub mod protobuf_wire;
 #[cfg(feature = "python")]
 mod python;
 pub mod refusal;

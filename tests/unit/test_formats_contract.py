@@ -57,17 +57,36 @@ AVRO = {
         },
     ],
 }
-OPTIONS = {"csv.null": "-", "avro.schema": json.dumps(AVRO)}
+PROTOBUF = """
+    syntax = "proto3";
+    message R { int64 id = 1; repeated string tags = 2; map<string, C> counts = 3; }
+    message C { int32 id = 1; }
+"""
+OPTIONS = {
+    "csv.null": "-",
+    "avro.schema": json.dumps(AVRO),
+    "protobuf.schema": PROTOBUF,
+    "protobuf.message": "R",
+}
+COUNTS = StructType([StructField("id", LongType(), nullable=False)])
+PARTS = StructType(
+    [
+        FLAT["id"],
+        NESTED["tags"],
+        StructField("counts", MapType(StringType(), COUNTS, valueContainsNull=False)),
+    ]
+)
 PAYLOADS = {
     "json": (NESTED, b'{"id": 1, "tags": ["a"], "counts": {"k": {"id": 2, "at": 0}}}'),
     "avro": (NESTED, b"\x02\x02\x02a\x00\x02\x02k\x04\x00"),
+    "protobuf": (PARTS, b"\x08\x01\x12\x01a\x1a\x07\x0a\x01k\x12\x02\x08\x02"),
     "csv": (FLAT, b"1,2026-01-15T10:00Z,2026-01-15T10:00,1.5"),
     "raw": (TEXT, b"as it is"),
 }
 
 
 def test_every_format_is_in_the_registry() -> None:
-    assert FORMATS == ("json", "avro", "csv", "raw")
+    assert FORMATS == ("json", "avro", "protobuf", "csv", "raw")
     assert tuple(PAYLOADS) == FORMATS
 
 
@@ -116,7 +135,7 @@ def test_no_column_or_a_field_twice_in_a_struct_cannot_be_read(name: str) -> Non
 
 
 def test_an_unknown_format_names_the_known_ones() -> None:
-    with pytest.raises(UnsupportedSqlError, match="json, avro, csv, raw"):
+    with pytest.raises(UnsupportedSqlError, match="json, avro, protobuf, csv, raw"):
         decoder("xml", TEXT, {})
 
 

@@ -9,6 +9,7 @@ import time
 import pyarrow as pa
 import pytest
 from pyspark.sql.types import ArrayType, LongType, MapType, StringType, StructField, StructType
+from tests.protobuf_support import BOMBS, RECURSIVE, RECURSIVE_COLUMNS, made
 
 from forebay.formats.avro_format import AvroDecoder
 from forebay.formats.batches import arrow_schema
@@ -77,3 +78,9 @@ def test_an_avro_bomb_costs_one_record(name: str) -> None:
     columns = StructType([StructField("l", ArrayType(LongType())), StructField("s", StringType())])
     plain = AvroDecoder(columns, {"avro.schema": json.dumps(AVRO)})
     check(native.Decoder("avro", plain.schema, {"avro.plan": plain.plan}), AVRO_BOMBS[name], b"\x00\x00\x02x")
+
+
+@pytest.mark.parametrize("name", BOMBS)
+def test_a_protobuf_bomb_costs_one_record(name: str) -> None:
+    plain = made(RECURSIVE, RECURSIVE_COLUMNS)
+    check(native.Decoder("protobuf", plain.schema, {"protobuf.plan": plain.plan}), BOMBS[name], b"\x08\x07")

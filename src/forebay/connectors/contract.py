@@ -22,7 +22,7 @@ from typing import Any, ClassVar
 import pyarrow as pa
 from pyspark.sql.types import StructType
 
-from forebay.options import Option, Options, OptionTable
+from forebay.options import Option, Options, OptionTable, dereference
 
 Offsets = dict[str, Any]
 """A position in the source as JSON: what Spark writes into its offset log. Key order is part of it."""
@@ -145,6 +145,10 @@ class SourceConnector(ABC):
     def with_defaults(cls, name: str, given: Mapping[str, str]) -> dict[str, str]:
         """The options of a source of this name, with what follows from the name filled in."""
         return dict(given)
+
+    def for_workers(self) -> dict[str, str]:
+        """The options as a worker gets them: nothing in them is looked up on the machine where it runs."""
+        return {key: dereference(key, text) for key, text in self.config.options.items()}
 
     @abstractmethod
     def full_schema(self) -> StructType:

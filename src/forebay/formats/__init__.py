@@ -11,6 +11,7 @@ from forebay.formats.avro_format import AvroDecoder
 from forebay.formats.contract import BadRecord, Decoded, Decoder, Kind
 from forebay.formats.csv_format import CsvDecoder
 from forebay.formats.json_format import JsonDecoder
+from forebay.formats.protobuf_format import ProtobufDecoder
 from forebay.formats.raw_format import RawDecoder
 
 __all__ = ["FORMATS", "BadRecord", "Decoded", "Decoder", "Kind", "decoder"]
@@ -18,6 +19,7 @@ __all__ = ["FORMATS", "BadRecord", "Decoded", "Decoder", "Kind", "decoder"]
 _DECODERS: dict[str, Callable[[StructType, Mapping[str, str]], Decoder]] = {
     "json": JsonDecoder,
     "avro": AvroDecoder,
+    "protobuf": ProtobufDecoder,
     "csv": CsvDecoder,
     "raw": RawDecoder,
 }

@@ -34,6 +34,7 @@ from forebay.errors import (
     UnreachableError,
 )
 from forebay.formats import Kind
+from forebay.formats.protobuf_schema import settled
 from forebay.kafka.admin import Cluster, Partition, Topic
 from forebay.kafka.consumers import CACHE
 from forebay.kafka.native_reader import NativeReader, TlsRefusedError
@@ -83,6 +84,10 @@ class KafkaSource(SourceConnector):
     @classmethod
     def with_defaults(cls, name: str, given: Mapping[str, str]) -> dict[str, str]:
         return {"group.id": f"forebay-{name}"} | dict(given)
+
+    def for_workers(self) -> dict[str, str]:
+        options = super().for_workers()
+        return settled(options) if self.options["format"] == "protobuf" else options
 
     def full_schema(self) -> StructType:
         columns = self.config.schema

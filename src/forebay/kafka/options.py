@@ -362,6 +362,39 @@ KAFKA = OptionTable(
             "with format = avro: the schema that the records were written with, as JSON",
             example='{"type": "record", "name": "t", "fields": [{"name": "id", "type": "long"}]}',
         ),
+        Option(
+            "protobuf.schema",
+            ANY_TEXT,
+            "with format = protobuf: the messages' schema, as a .proto file has it",
+            example='syntax = "proto3"; message Order { int64 id = 1; }',
+        ),
+        Option(
+            "protobuf.schema.file",
+            TEXT,
+            "a .proto file with it, on the machine where the statement runs; read whenever the source is opened",
+            example="schemas/order.proto",
+        ),
+        Option(
+            "protobuf.schema.folder",
+            TEXT,
+            "where its imports are looked up, beside the well-known types; the file's own folder unless given",
+            example="schemas",
+        ),
+        Option(
+            "protobuf.descriptor",
+            TEXT,
+            "the schema as a descriptor set in base64, made by protoc --include_imports --descriptor_set_out",
+            example="CiQKC29yZGVyLnByb3RvIhUKBU9yZGVyEgwKAmlkGAEgASgD",
+        ),
+        Option(
+            "protobuf.descriptor.file", TEXT, "a file with a descriptor set", example="schemas/order.desc"
+        ),
+        Option(
+            "protobuf.message",
+            TEXT,
+            "the message that records are, by its name; needed where the schema has several",
+            example="shop.Order",
+        ),
         Option("csv.delimiter", CHARACTER, "what separates the fields", ",", ";"),
         Option("csv.quote", CHARACTER, "what encloses a field", '"', "'"),
         Option("csv.escape", CHARACTER, "what makes the next character literal", example="\\"),
@@ -370,6 +403,7 @@ KAFKA = OptionTable(
     exclusive=(
         ("topic", "topics", "topic.pattern"),
         ("schema.registry.password", "schema.registry.bearer.token"),
+        ("protobuf.schema", "protobuf.schema.file", "protobuf.descriptor", "protobuf.descriptor.file"),
     ),
     one_of=(("topic", "topics", "topic.pattern"),),
     pass_through=PASS_THROUGH,

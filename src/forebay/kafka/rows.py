@@ -23,6 +23,7 @@ from forebay.errors import UnsupportedSqlError
 from forebay.formats import FORMATS, Decoded, decoder
 from forebay.formats.avro_format import AvroDecoder
 from forebay.formats.batches import arrow_schema
+from forebay.formats.protobuf_format import ProtobufDecoder
 from forebay.options import Options
 
 METADATA = StructType(
@@ -77,7 +78,7 @@ class RowDecoder:
         self.format_options = {
             key: str(options[key])
             for key in options
-            if key.startswith(("csv.", "avro.")) and options[key] is not None
+            if key.startswith(("csv.", "avro.", "protobuf.")) and options[key] is not None
         }
         value_fields = [f for i, f in enumerate(columns.fields) if i != self._key_index]
         self._values = decoder(name, StructType(value_fields), self.format_options) if value_fields else None
@@ -120,8 +121,10 @@ class RowDecoder:
         """The value's format, columns and options, as the native decoder wants them; None if there is none."""
         if self._values is None:
             return None
-        more = {"avro.plan": self._values.plan} if isinstance(self._values, AvroDecoder) else {}
-        return self._options["format"], self._values.schema, self.format_options | more
+        name, more = self._options["format"], {}
+        if isinstance(self._values, AvroDecoder | ProtobufDecoder):
+            more = {f"{name}.plan": self._values.plan}
+        return name, self._values.schema, self.format_options | more
 
     @property
     def origins(self) -> list[str]:

@@ -10,7 +10,7 @@ import json
 import logging
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +72,10 @@ class ForebaySource(DataSource):
         given = default_registry().get(connector).with_defaults(name, given)
         return SourceConfig(name, connector, given, schema)
 
+    def _for_workers(self, schema: StructType) -> SourceConfig:
+        config = self._config(self._declared(schema))
+        return replace(config, options=default_registry().make(config).for_workers())
+
     def _declared(self, schema: StructType) -> StructType:
         """The columns to decode: what Spark asks for, without those the source itself adds at the end."""
         if COLUMNS in self.options:
@@ -88,10 +92,10 @@ class ForebaySource(DataSource):
         return StructType(asked)
 
     def streamReader(self, schema: StructType) -> ForebayStreamReader:
-        return ForebayStreamReader(self._config(self._declared(schema)), dict(self.options), schema)
+        return ForebayStreamReader(self._for_workers(schema), dict(self.options), schema)
 
     def reader(self, schema: StructType) -> ForebayBatchReader:
-        config = self._config(self._declared(schema))
+        config = self._for_workers(schema)
         if (
             "startup.mode" in default_registry().get(config.connector).table
             and "startup.mode" not in config.options

@@ -11,7 +11,6 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, BinaryType, MapType, StringType, StructField, StructType
 
 from forebay.connectors.contract import Offsets, SourceConfig, SourceConnector
-from forebay.options import dereference
 from forebay.source import datasource
 
 
@@ -52,7 +51,7 @@ def streaming_frame(
         "connector": config.connector,
     }
     reader = spark.readStream.format(datasource.FORMAT).schema(StructType(sent))
-    frame = reader.options(**_resolved(config), **own).load()
+    frame = reader.options(**connector.for_workers(), **own).load()
     names = {field.name for field in sent}
     frame = frame.select(
         *(
@@ -76,12 +75,7 @@ def batch_frame(spark: SparkSession, config: SourceConfig, connector: SourceConn
         "connector": config.connector,
     }
     reader = spark.read.format(datasource.FORMAT).schema(connector.full_schema())
-    return reader.options(**_resolved(config), **own).load()
-
-
-def _resolved(config: SourceConfig) -> dict[str, str]:
-    """The options with `${NAME}` looked up here: the workers' environment is not the driver's."""
-    return {key: dereference(key, text) for key, text in config.options.items()}
+    return reader.options(**connector.for_workers(), **own).load()
 
 
 def _smallest(schema: StructType) -> StructField:

@@ -1,0 +1,132 @@
+"""FORMAT protobuf: one message a record, bare or in a schema registry's framing.
+
+The plain decoder: protobuf's own runtime parses a record whole (`protobuf_wire.py`), so that bytes which are
+no message are malformed whatever else is wrong with them; then the columns are filled (`protobuf_values.py`).
+An empty payload is a message: one with all its fields at their defaults.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from google.protobuf.descriptor import Descriptor
+from google.protobuf.message import DecodeError
+from pyspark.sql.types import StructType
+
+from forebay.errors import UnsupportedSqlError
+from forebay.formats.batches import arrow_schema, decode_each
+from forebay.formats.contract import Decoded, Kind
+from forebay.formats.protobuf_explain import explain
+from forebay.formats.protobuf_files import FilesError, add_files
+from forebay.formats.protobuf_framing import Framed, unframe
+from forebay.formats.protobuf_plan import Plan, compile_plan
+from forebay.formats.protobuf_schema import MESSAGE, find_message, given_files, message_at
+from forebay.formats.protobuf_values import row_reader
+from forebay.formats.protobuf_wire import message_class
+from forebay.formats.refusal import RefusedError, malformed, mismatch
+
+Resolve = Callable[[int], bytes]
+"""From a registry's schema id to a FileDescriptorSet, the schema's own file last; LookupError if there is none.
+
+A RefusedError is passed on as it is. It is asked once for each id and each decoder, and pickled with it.
+"""
+
+
+class ProtobufDecoder:
+    """Fields by their exact names. What the message has beyond the columns is read over.
+
+    With `resolve`, records begin with a registry's header, and each schema id and message has a plan of its
+    own; without it, the schema is the one that the options name.
+    """
+
+    def __init__(
+        self, schema: StructType, options: Mapping[str, str], resolve: Resolve | None = None
+    ) -> None:
+        self.schema = arrow_schema(schema)
+        self._made_from = (schema, dict(options), resolve)
+        self._columns = schema
+        self._resolve = resolve
+        self._wanted = options.get(MESSAGE)
+        self._readers: dict[tuple[int, tuple[int, ...]], Callable[[bytes], list[Any]] | RefusedError] = {}
+        self._plan: Plan | None = None
+        if resolve is None:
+            message = find_message(given_files(options), options)
+            self._plan = compile_plan(message, schema, complete=True)
+            self._read = _reader(self._plan, len(schema))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return ProtobufDecoder, self._made_from
+
+    @property
+    def plan(self) -> str:
+        """The plan as JSON text: what the native decoder is given as `protobuf.plan`. Empty with a registry."""
+        return "" if self._plan is None else json.dumps(self._plan, ensure_ascii=False, separators=(",", ":"))
+
+    def decode(self, values: Sequence[bytes | None]) -> Decoded:
+        return decode_each(values, self.schema, self._record if self._resolve is None else self._framed)
+
+    def _record(self, payload: bytes | None) -> list[Any]:
+        return self._read(_present(payload))
+
+    def _framed(self, payload: bytes | None) -> list[Any]:
+        present = _present(payload)
+        header = unframe(present)
+        key = (header.schema_id, header.indexes)
+        if key not in self._readers:
+            self._readers[key] = self._reader_of(header)
+        reader = self._readers[key]
+        if isinstance(reader, RefusedError):
+            raise RefusedError(reader.kind, reader.reason)
+        return reader(present[header.start :])
+
+    def _reader_of(self, header: Framed) -> Callable[[bytes], list[Any]] | RefusedError:
+        """A refusal that holds for every record with this header is kept, too."""
+        assert self._resolve is not None
+        try:
+            files = self._resolve(header.schema_id)
+        except LookupError:
+            # Not kept: the registry may learn of it.
+            raise RefusedError(
+                Kind.UnknownSchemaId, f"the registry has no schema {header.schema_id}"
+            ) from None
+        name = f"the schema {header.schema_id}"
+        try:
+            message = message_at(add_files(files), header.indexes)
+            if message is None:
+                return malformed(f"{name} has no message at {list(header.indexes)}")
+            self._check_wanted(message)
+            return _reader(compile_plan(message, self._columns, complete=False), len(self._columns))
+        except FilesError as error:
+            return mismatch(f"{name} cannot be loaded: {error}")
+        except UnsupportedSqlError as error:
+            return mismatch(f"{name}: {error.message}")
+        except RefusedError as refused:
+            return refused
+
+    def _check_wanted(self, message: Descriptor) -> None:
+        if self._wanted and not f".{message.full_name}".endswith(f".{self._wanted}"):
+            raise mismatch(
+                f"a record of the message {message.full_name}, and the source reads {self._wanted}"
+            )
+
+
+def _present(payload: bytes | None) -> bytes:
+    if payload is None:
+        raise malformed("the payload is null (a tombstone)")
+    return payload
+
+
+def _reader(plan: Plan, columns: int) -> Callable[[bytes], list[Any]]:
+    parse: Callable[[bytes], Any] = message_class(plan).FromString
+    to_row = row_reader(plan, columns)
+
+    def read(payload: bytes) -> list[Any]:
+        try:
+            message = parse(payload)
+        except DecodeError:
+            raise explain(plan, payload) from None
+        return to_row(message)
+
+    return read
