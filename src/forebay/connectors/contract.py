@@ -146,6 +146,11 @@ class SourceConnector(ABC):
         """The options of a source of this name, with what follows from the name filled in."""
         return dict(given)
 
+    @classmethod
+    def shipped(cls, given: Mapping[str, str]) -> dict[str, str]:
+        """The options as workers get them: what is in a file here goes along, since it is not there."""
+        return dict(given)
+
     @abstractmethod
     def full_schema(self) -> StructType:
         """The declared columns and the metadata columns that the options ask for."""

@@ -34,6 +34,7 @@ from forebay.errors import (
     UnreachableError,
 )
 from forebay.formats import Kind
+from forebay.formats.avro_schema import FILE_OPTION, OPTION, written_schema
 from forebay.kafka.admin import Cluster, Partition, Topic
 from forebay.kafka.consumers import CACHE
 from forebay.kafka.native_reader import NativeReader
@@ -84,6 +85,13 @@ class KafkaSource(SourceConnector):
     def with_defaults(cls, name: str, given: Mapping[str, str]) -> dict[str, str]:
         return {"group.id": f"forebay-{name}"} | dict(given)
 
+    @classmethod
+    def shipped(cls, given: Mapping[str, str]) -> dict[str, str]:
+        if FILE_OPTION not in given:
+            return dict(given)
+        rest = {key: text for key, text in given.items() if key != FILE_OPTION}
+        return rest | {OPTION: written_schema(given) or ""}
+
     def full_schema(self) -> StructType:
         columns = self.config.schema
         if not columns.fields and self.options["format"] == "raw":
@@ -95,7 +103,7 @@ class KafkaSource(SourceConnector):
         if self._state is ConnectorState.STOPPED:
             raise ConnectorStateError(f"source '{self.config.name}' is closed")
         check_settings(self.options)
-        RowDecoder(self.config.schema, self.options)
+        RowDecoder(self.config.schema, self.options).check()
         with_backoff(self._look, timeout_s=self.options["connect.timeout.ms"] / 1000, notify=_say_unreachable)
         self._state = ConnectorState.RUNNING
 

@@ -52,7 +52,7 @@ def streaming_frame(
         "connector": config.connector,
     }
     reader = spark.readStream.format(datasource.FORMAT).schema(StructType(sent))
-    frame = reader.options(**_resolved(config), **own).load()
+    frame = reader.options(**_resolved(config, connector), **own).load()
     names = {field.name for field in sent}
     frame = frame.select(
         *(
@@ -76,12 +76,12 @@ def batch_frame(spark: SparkSession, config: SourceConfig, connector: SourceConn
         "connector": config.connector,
     }
     reader = spark.read.format(datasource.FORMAT).schema(connector.full_schema())
-    return reader.options(**_resolved(config), **own).load()
+    return reader.options(**_resolved(config, connector), **own).load()
 
 
-def _resolved(config: SourceConfig) -> dict[str, str]:
-    """The options with `${NAME}` looked up here: the workers' environment is not the driver's."""
-    return {key: dereference(key, text) for key, text in config.options.items()}
+def _resolved(config: SourceConfig, connector: SourceConnector) -> dict[str, str]:
+    """The options with `${NAME}` looked up here: the workers' environment is not the driver's, nor their files."""
+    return connector.shipped({key: dereference(key, text) for key, text in config.options.items()})
 
 
 def _smallest(schema: StructType) -> StructField:
