@@ -1,7 +1,8 @@
 """Asks the registry, remembers the answers, and says plainly why there is none.
 
 An id means the same schema for ever, so it is asked for once a process. A subject's newest schema may
-change, so it is asked for again after a while; if the registry is away then, the last answer goes on.
+change, so it is asked for again after a while. If the registry is away, what was heard before goes on: by
+this process, or by another one on this machine (`memory.py`).
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import ssl
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -30,6 +31,7 @@ from forebay.errors import (
     UnknownObjectError,
     UnreachableError,
 )
+from forebay.registry.memory import Memory
 from forebay.registry.settings import PREFIX, RegistrySettings
 
 log = logging.getLogger("forebay.registry")
@@ -38,6 +40,7 @@ T = TypeVar("T")
 SUBJECT_AGE_S = 300.0  # how long a subject's newest schema is good
 LOOKS = 4  # at an id that is not there: a follower may not have it yet; 100, 200, 400 ms between them
 _WRONG_PLACE = f"check '{PREFIX}url': Apicurio has it at /apis/ccompat/v7, others at the root"
+AWAY_S = 10.0  # how long a registry that did not answer is left alone, where its answer is remembered
 REFUSED_S = 30.0  # how long an id that could not be had is not asked for again
 
 
@@ -71,7 +74,9 @@ class Registry:
         self._schemas: dict[int, RegisteredSchema] = {}
         self._latest: dict[str, tuple[float, Version | None]] = {}
         self._refused: dict[int, tuple[float, RecordError]] = {}
-        self._away_until = 0.0  # no long waiting before: somebody has just waited in vain
+        self._memory = Memory(settings)
+        self._away_until = 0.0  # what is remembered is not asked for before
+        self._tired_until = 0.0  # no long waiting before: somebody has just waited in vain
 
     # -- ids ------------------------------------------------------------------------------------------
 
@@ -84,7 +89,7 @@ class Registry:
             if refusal is not None and time.monotonic() < until:
                 raise refusal
             try:
-                found = self._patiently(lambda: self._look(schema_id))
+                found = self._had(lambda: self._look(schema_id), lambda: self._recalled(f"id {schema_id}"))
             except (UnreachableError, UnknownObjectError) as error:
                 refusal = RecordError(
                     f"schema id {schema_id} is not known: {error.message}", kind="UnknownSchemaId"
@@ -94,12 +99,18 @@ class Registry:
             self._schemas[schema_id] = found
             return found
 
+    def _recalled(self, key: str) -> RegisteredSchema | None:
+        known = self._memory.recall(key)
+        return None if known is None else _schema_of(known)
+
     def _look(self, schema_id: int) -> RegisteredSchema:
         backoff = Backoff()
         doing = f"asking for schema id {schema_id}"
         for look in range(LOOKS):
             try:
-                return self._complete(schema_id, self._ask(doing, self._client.get_schema, schema_id))
+                found = self._complete(schema_id, self._ask(doing, self._client.get_schema, schema_id))
+                self._memory.keep(f"id {schema_id}", asdict(found))
+                return found
             except UnknownObjectError:
                 if look == LOOKS - 1:
                     raise
@@ -131,17 +142,20 @@ class Registry:
             asked, known = self._latest.get(subject, (float("-inf"), None))
             if time.monotonic() - asked < SUBJECT_AGE_S:
                 return known
+            key = f"subject {subject}"
             try:
-                found = self._patiently(lambda: self.version(subject))
+                found: Version | None = self._had(
+                    lambda: self._newest(subject, key), lambda: known or _version_of(self._memory.recall(key))
+                )
             except UnknownObjectError:
                 found = None
-            except UnreachableError as error:
-                if asked == float("-inf"):
-                    raise
-                log.warning("%s; going on with the schema of before", error.message)
-                found = known
             self._latest[subject] = time.monotonic(), found
             return found
+
+    def _newest(self, subject: str, key: str) -> Version:
+        found = self.version(subject)
+        self._memory.keep(key, asdict(found))
+        return found
 
     def version(self, subject: str, number: int | None = None) -> Version:
         """A version, the newest unless a number is given. Asked for anew; UnknownObjectError if there is none."""
@@ -184,12 +198,26 @@ class Registry:
 
     # -- asking ---------------------------------------------------------------------------------------
 
+    def _had(self, attempt: Callable[[], T], recall: Callable[[], T | None]) -> T:
+        """Ask; if nobody answers, what is remembered will do; without that, wait for the registry."""
+        if time.monotonic() < self._away_until and (known := recall()) is not None:
+            return known
+        try:
+            return attempt()
+        except UnreachableError as error:
+            known = recall()
+            if known is None:
+                return self._patiently(attempt)
+            log.warning("%s; going on with what it said before", error.message)
+            self._away_until = time.monotonic() + AWAY_S
+            return known
+
     def _patiently(self, attempt: Callable[[], T]) -> T:
-        patience = 0.0 if time.monotonic() < self._away_until else self.settings.patience_s
+        patience = 0.0 if time.monotonic() < self._tired_until else self.settings.patience_s
         try:
             return with_backoff(attempt, timeout_s=patience, notify=_say)
         except UnreachableError:
-            self._away_until = time.monotonic() + REFUSED_S
+            self._tired_until = time.monotonic() + REFUSED_S
             raise
 
     def _ask(self, doing: str, question: Callable[..., Any], *arguments: Any) -> Any:
@@ -258,6 +286,15 @@ def _made(settings: RegistrySettings) -> SchemaRegistryClient:
             option=f"{PREFIX}{name}",
             remedy="certificates and keys are PEM files, a key is opened by 'schema.registry.ssl.key.password'",
         ) from None
+
+
+def _schema_of(kept: dict[str, Any]) -> RegisteredSchema:
+    references = tuple((str(name), str(text)) for name, text in kept["references"])
+    return RegisteredSchema(kept["id"], kept["type"], kept["text"], references)
+
+
+def _version_of(kept: dict[str, Any] | None) -> Version | None:
+    return None if kept is None else Version(kept["subject"], kept["version"], _schema_of(kept["schema"]))
 
 
 def _is_tls(error: BaseException | None) -> bool:
