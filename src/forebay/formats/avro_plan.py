@@ -48,7 +48,13 @@ def compile_resolved(writer: Avro, reader: Avro | None, columns: StructType, *, 
                 f"the columns are the fields of a record, but the schema is {schema}",
                 remedy="'avro.schema' is the schema of a record",
             )
-    return _Compiler(closed).record(writer, reader, columns, "")
+    try:
+        return _Compiler(closed).record(writer, reader, columns, "")
+    except UnresolvedError as error:
+        raise UnsupportedSqlError(
+            f"{error.path}: {error.reason}",
+            remedy="register a compatible schema, or declare the columns by themselves",
+        ) from None
 
 
 class _Compiler:

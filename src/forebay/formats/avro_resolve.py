@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 
 from pyspark.sql.types import DataType, DecimalType, TimestampNTZType, TimestampType
 
-from forebay.errors import UnsupportedSqlError
 from forebay.formats.avro_reading import is_known
 from forebay.formats.avro_schema import Avro, Field
 
@@ -26,14 +25,13 @@ _PROMOTIONS = {
 }
 
 
-class UnresolvedError(UnsupportedSqlError):
-    """The writer's type cannot become the reader's. `reason` is without the place."""
+class UnresolvedError(Exception):
+    """The writer's type cannot become the reader's. Only the compiler sees it."""
 
     def __init__(self, reason: str, path: str) -> None:
-        super().__init__(
-            f"{path}: {reason}", remedy="register a compatible schema, or declare the columns by themselves"
-        )
+        super().__init__(reason)
         self.reason = reason
+        self.path = path
 
 
 @dataclass(frozen=True, slots=True)

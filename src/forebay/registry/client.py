@@ -68,7 +68,7 @@ class Registry:
 
     def __init__(self, settings: RegistrySettings) -> None:
         self.settings = settings
-        self.address = settings.address
+        self.address = settings.url
         self._client = _made(settings)
         self._lock = threading.RLock()
         self._schemas: dict[int, RegisteredSchema] = {}
@@ -77,6 +77,10 @@ class Registry:
         self._memory = Memory(settings)
         self._away_until = 0.0  # what is remembered is not asked for before
         self._tired_until = 0.0  # no long waiting before: somebody has just waited in vain
+
+    def close(self) -> None:
+        """Let go of the connections. The registry of `registry()` lives as long as the process."""
+        self._client.close()
 
     # -- ids ------------------------------------------------------------------------------------------
 

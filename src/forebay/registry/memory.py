@@ -21,7 +21,7 @@ class Memory:
     """One registry's answers, as seen by one user of it."""
 
     def __init__(self, settings: RegistrySettings) -> None:
-        self._folder = cache_root() / "schemas" / _short(f"{settings.address} {settings.username}")
+        self._folder = cache_root() / "schemas" / _short(f"{settings.url} {settings.username}")
 
     def keep(self, key: str, answer: dict[str, Any]) -> None:
         try:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import urlsplit
 
-from forebay.errors import MissingOptionError, OptionConflictError, OptionValueError
+from forebay.errors import MissingOptionError, OptionValueError
 
 PREFIX = "schema.registry."
 
@@ -16,7 +16,7 @@ PREFIX = "schema.registry."
 class RegistrySettings:
     """All that a client is made from. Pickles, and may be the key of a cache; secrets are not shown."""
 
-    url: str = field(repr=False)  # it may hold a password; `address` is for showing
+    url: str
     username: str | None = None
     password: str | None = field(default=None, repr=False)
     token: str | None = field(default=None, repr=False)
@@ -36,11 +36,12 @@ class RegistrySettings:
                     option=f"{PREFIX}url",
                     remedy="for example http://localhost:8081",
                 )
-            if parts.password and self.username:
-                raise OptionConflictError(
-                    f"'{PREFIX}url' holds a user and '{PREFIX}username' is another",
-                    option=f"{PREFIX}username",
-                    remedy="leave the user and the password out of the address",
+            if "@" in parts.netloc:
+                # An address is shown in many places, and so would be the password.
+                raise OptionValueError(
+                    f"'{PREFIX}url' holds a user or a password: {_plain(url.strip())!r} without it",
+                    option=f"{PREFIX}url",
+                    remedy="USING SCHEMA REGISTRY (url = '…', username = '…', password = '${REGISTRY_PASSWORD}')",
                 )
         if self.password and not self.username:
             raise MissingOptionError(
@@ -51,11 +52,6 @@ class RegistrySettings:
                 f"'{PREFIX}ssl.key.location' needs '{PREFIX}ssl.certificate.location'",
                 option=f"{PREFIX}ssl.certificate.location",
             )
-
-    @property
-    def address(self) -> str:
-        """The address without credentials, for messages."""
-        return ", ".join(_plain(url.strip()) for url in self.url.split(","))
 
     def client(self) -> dict[str, Any]:
         """As confluent-kafka's client wants them. It does not retry: we do, and say so."""
@@ -117,6 +113,6 @@ def subject_name(strategy: str, topic: str | None, record: str | None, part: str
 
 
 def _plain(url: str) -> str:
-    """An address without user and password."""
-    parts = urlsplit(url)
-    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
+    """An address, or what was given for one, without user and password."""
+    scheme, separator, rest = url.rpartition("://")
+    return scheme + separator + rest.rpartition("@")[2]
