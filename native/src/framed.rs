@@ -4,6 +4,7 @@
 use crate::avro_plan::Plan;
 use crate::refusal::{Kind, Refusal};
 use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
 
 /// Bytes before the rest.
 pub const HEADER: usize = 5;
@@ -20,8 +21,28 @@ pub enum Lesson {
 #[derive(Default)]
 pub struct Frames {
     lessons: Vec<Lesson>,
-    places: HashMap<u32, usize>,
+    places: HashMap<u32, usize, BuildHasherDefault<Spread>>,
     last: Option<(u32, usize)>,
+}
+
+/// A hash that costs nothing: in a topic of several schemas there is one for every record, and only ids
+/// that the registry knows are kept, so nobody can choose them to collide.
+#[derive(Default)]
+struct Spread(u64);
+
+impl Hasher for Spread {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|byte| self.write_u32((*byte).into()));
+    }
+
+    #[inline]
+    fn write_u32(&mut self, id: u32) {
+        self.0 = (self.0 ^ u64::from(id)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    }
 }
 
 impl Frames {
