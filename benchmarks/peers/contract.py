@@ -88,7 +88,8 @@ class Outcome:
     @staticmethod
     def from_json(text: str) -> Outcome:
         raw = json.loads(text)
-        return Outcome(**raw | {"samples": tuple(Sample(**sample) for sample in raw["samples"])})
+        samples = tuple(Sample(**sample) for sample in raw["samples"])
+        return Outcome(**raw | {"samples": samples, "ages_ms": tuple(raw["ages_ms"])})
 
 
 def serve(measure: Callable[[Task], Outcome]) -> None:

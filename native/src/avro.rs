@@ -1,4 +1,5 @@
-//! FORMAT avro: one datum a message, by a plan that was compiled from the writer's schema and the columns.
+//! FORMAT avro: one datum a message, by a plan that was compiled from the writer's schema and the columns
+//! (and the reader's schema, where there is one).
 //!
 //! As in `json.rs`, the fast path only answers whether a record is good; `avro_explain` looks again at the
 //! bad ones. The rules are those of `formats/avro_datum.py` and `formats/avro_values.py`.
@@ -6,39 +7,54 @@
 use crate::avro_datum::{Blocks, Datum, Fault, Res};
 use crate::avro_explain::explain;
 pub use crate::avro_plan::Plan;
-use crate::avro_plan::{Field, Node, Scale, To, Wire};
+use crate::avro_plan::{Constant, Node, Scale, To, Wire};
 use crate::columns::{Column, Data};
 use crate::json::repeated;
 use crate::refusal::Refusal;
 use crate::scalars;
 
+const HEX: &[u8; 16] = b"0123456789abcdef";
+
 /// Days of 0001-01-01 and 9999-12-31.
 const FIRST_DAY: i64 = -719_162;
 const LAST_DAY: i64 = 2_932_896;
 
-/// Append one record to the columns, or leave them as they were.
+/// Bytes in a column of what takes fewer or none in the payload: symbols, defaults, UUIDs. As many again
+/// may come from payloads.
+const MOST_GIVEN: usize = 1 << 30;
+
+/// Append one record, which begins at `at`, to the columns, or leave them as they were.
 #[inline]
-pub fn decode(plan: &Plan, columns: &mut [Column], row: usize, payload: &[u8]) -> Result<(), Refusal> {
-    let mut datum = Datum::new(payload, 0);
+pub fn decode(
+    plan: &Plan,
+    columns: &mut [Column],
+    row: usize,
+    payload: &[u8],
+    at: usize,
+) -> Result<(), Refusal> {
+    let mut datum = Datum::new(payload, at);
     // An empty payload may be a datum (a record of nulls), but no format takes one.
-    if !payload.is_empty() && datum.record(&plan.fields, &plan.absent, columns).is_ok() && datum.is_over() {
+    if !payload.is_empty() && datum.record(plan, columns).is_ok() && datum.is_over() {
         return Ok(());
     }
     columns.iter_mut().for_each(|column| column.truncate(row));
-    Err(explain(plan, payload))
+    Err(explain(plan, payload, at))
 }
 
 impl Datum<'_> {
     /// One row of the columns.
     #[inline(always)]
-    fn record(&mut self, fields: &[Field], absent: &[usize], columns: &mut [Column]) -> Res<()> {
-        for field in fields {
+    fn record(&mut self, plan: &Plan, columns: &mut [Column]) -> Res<()> {
+        for field in &plan.fields {
             match field.column {
                 Some(index) => self.value(&field.node, &mut columns[index])?,
                 None => self.skip(&field.node)?,
             }
         }
-        for index in absent {
+        for constant in &plan.defaults {
+            constant.append(&mut columns[constant.column])?;
+        }
+        for index in &plan.absent {
             columns[*index].push_null();
         }
         Ok(())
@@ -69,15 +85,17 @@ impl Datum<'_> {
                 binary(bytes, to, data)?;
             }
             (Wire::Enum(symbols), Data::Bytes(values)) => {
-                let symbol = symbols.get(self.index()?).ok_or(Fault::Index)?;
+                let (_, symbol) = symbols.get(self.index()?).ok_or(Fault::Index)?;
+                let symbol = symbol.as_ref().ok_or(Fault::Reader)?;
                 // One byte of payload may be a long symbol, so the payloads' size does not bound this.
-                if values.data.len() + symbol.len() > i32::MAX as usize {
+                if values.data.len() + symbol.len() > MOST_GIVEN {
                     return Err(Fault::Full);
                 }
                 values.push(symbol.as_bytes());
             }
-            (Wire::Record(fields, absent), Data::Struct(children, rows)) => {
-                self.record(fields, absent, children)?;
+            (Wire::Refused(_), _) => return Err(Fault::Reader),
+            (Wire::Record(plan), Data::Struct(children, rows)) => {
+                self.record(plan, children)?;
                 *rows += 1;
             }
             (Wire::Array(items, empty), Data::List(ends, child)) => {
@@ -106,6 +124,26 @@ impl Datum<'_> {
     }
 }
 
+impl Constant {
+    fn append(&self, column: &mut Column) -> Res<()> {
+        if !has_room(column, self.datum.len()) {
+            return Err(Fault::Full);
+        }
+        Datum::new(&self.datum, 0).value(&self.node, column)
+    }
+}
+
+/// Whether no column of text or bytes gets too full by so many bytes.
+fn has_room(column: &Column, more: usize) -> bool {
+    match &column.data {
+        Data::Bytes(values) => values.data.len() + more <= MOST_GIVEN,
+        Data::Struct(children, _) => children.iter().all(|child| has_room(child, more)),
+        Data::List(_, child) => has_room(child, more),
+        Data::Map(_, keys, values) => has_room(keys, more) && has_room(values, more),
+        _ => true,
+    }
+}
+
 /// An integer into a column, if its type holds it.
 #[inline(always)]
 fn number(value: i64, to: &To, data: &mut Data) -> Res<()> {
@@ -116,6 +154,7 @@ fn number(value: i64, to: &To, data: &mut Data) -> Res<()> {
         (To::Micros, Data::I64(values)) => values.push(scalars::micros(value).ok_or(Fault::Unfit)?),
         (To::Date, Data::I32(values)) => values.push(days(value).ok_or(Fault::Unfit)?),
         (To::Real, Data::F64(values)) => values.push(value as f64),
+        (To::Rounded, Data::F64(values)) => values.push((value as f64 as f32).into()),
         // By way of a double, as in `formats/avro_values.py`.
         (To::Real, Data::F32(values)) => values.push(value as f64 as f32),
         (To::Integer(_), Data::I16(values)) => values.push(value.try_into().map_err(|_| Fault::Unfit)?),
@@ -131,6 +170,27 @@ fn binary(bytes: &[u8], to: &To, data: &mut Data) -> Res<()> {
         (To::Binary, Data::Bytes(values)) => values.push(bytes),
         (To::Text, Data::Bytes(values)) => {
             values.push(std::str::from_utf8(bytes).map_err(|_| Fault::Unfit)?.as_bytes());
+        }
+        (To::Uuid, Data::Bytes(values)) => {
+            if values.data.len() + 36 > MOST_GIVEN {
+                return Err(Fault::Full);
+            }
+            for (index, byte) in bytes.iter().enumerate() {
+                if matches!(index, 4 | 6 | 8 | 10) {
+                    values.data.push(b'-');
+                }
+                values.data.extend([HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]]);
+            }
+            values.close();
+        }
+        (To::Duration, Data::Struct(children, rows)) => {
+            for (child, number) in children.iter_mut().zip(bytes.chunks_exact(4)) {
+                let (Data::I64(values), Ok(number)) = (&mut child.data, number.try_into()) else {
+                    return Err(Fault::Unfit);
+                };
+                values.push(u32::from_le_bytes(number).into());
+            }
+            *rows += 1;
         }
         (To::Decimal(scale), Data::Decimal(values)) => {
             let rescaled = unscaled(bytes).and_then(|value| rescale(value, scale));

@@ -4,7 +4,8 @@ use crate::avro_plan::{Field, Node, Wire};
 
 /// Items of arrays that take no bytes, in one record: nothing else bounds how many there may be.
 const MAX_EMPTY_ITEMS: u64 = 10_000;
-/// Why a record is not taken. The last three are not about the bytes but about the columns.
+
+/// Why a record is not taken. The last four are not about the bytes but about the columns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     End,
@@ -17,6 +18,7 @@ pub enum Fault {
     Block,
     Key,
     Null,
+    Reader,
     Unfit,
     Full,
 }
@@ -57,7 +59,8 @@ impl<'a> Datum<'a> {
                 let branch = branches.get(self.index()?).ok_or(Fault::Index)?;
                 return self.skip(branch);
             }
-            Wire::Record(fields, _) => return self.skip_record(fields),
+            Wire::Record(plan) => return self.skip_record(&plan.fields),
+            Wire::Refused(inner) => return self.skip(inner),
             Wire::Array(items, empty) => {
                 let mut blocks = Blocks::new(*empty);
                 while blocks.next(self)? {

@@ -9,11 +9,11 @@ use crate::avro_plan::{Field, Node, Plan, Scale, To, Wire};
 use crate::refusal::{Kind, Refusal, quote, shorten};
 use crate::scalars;
 
-pub fn explain(plan: &Plan, payload: &[u8]) -> Refusal {
+pub fn explain(plan: &Plan, payload: &[u8], at: usize) -> Refusal {
     if payload.is_empty() {
         return Refusal::malformed("the payload is empty");
     }
-    let mut datum = Datum::new(payload, 0);
+    let mut datum = Datum::new(payload, at);
     if let Err(fault) = datum.skip_record(&plan.fields) {
         let reason = words(fault);
         return Refusal::malformed(format!("not a datum of the schema: {reason}, at byte {}", datum.at));
@@ -22,7 +22,7 @@ pub fn explain(plan: &Plan, payload: &[u8]) -> Refusal {
         let (left, at) = (payload.len() - datum.at, datum.at);
         return Refusal::malformed(format!("{left} bytes are left after the datum's end at byte {at}"));
     }
-    record(&plan.fields, payload, 0)
+    record(&plan.fields, payload, at)
         .err()
         .unwrap_or_else(|| Refusal::new(Kind::Other, "refused at first sight, but not at the second"))
 }
@@ -38,7 +38,7 @@ fn words(fault: Fault) -> &'static str {
         Fault::Items => "a block of more items than there can be",
         Fault::Block => "a block that is not as long as it says",
         Fault::Key => "a key twice in a map",
-        Fault::Null | Fault::Unfit | Fault::Full => "a value that its column does not take",
+        Fault::Null | Fault::Reader | Fault::Unfit | Fault::Full => "a value that its column does not take",
     }
 }
 
@@ -76,8 +76,17 @@ fn value(node: &Node, datum: &mut Datum<'_>, payload: &[u8]) -> Result<(), Refus
             let branch = branches.get(datum.index()?).ok_or(Fault::Index)?;
             value(branch, datum, payload)?;
         }
-        Wire::Record(fields, _) => {
-            record(fields, payload, datum.at)?;
+        Wire::Refused(_) => return Err(Refusal::mismatch(&*node.expected)),
+        Wire::Enum(symbols) => {
+            if let Some((written, None)) = symbols.get(datum.index()?) {
+                let symbol = quote(written);
+                return Err(Refusal::mismatch(format!(
+                    "the symbol {symbol} is not one of the reader's, which has no default"
+                )));
+            }
+        }
+        Wire::Record(plan) => {
+            record(&plan.fields, payload, datum.at)?;
             datum.skip(node)?;
         }
         Wire::Array(items, empty) => {

@@ -1,14 +1,26 @@
 //! The plan of `formats/avro_plan.py`, read from its JSON and checked against the columns.
 
+use crate::avro_datum::Datum;
 use crate::columns::{Column, Data};
 use arrow_schema::{DataType, TimeUnit};
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
 use serde_json::Value;
 
 /// How a record of the writer becomes one row of the columns.
+#[derive(Default)]
 pub struct Plan {
     pub fields: Vec<Field>,
-    /// The columns that the writer does not have.
+    /// The columns that the writer does not have: those with a default, and those that are NULL.
+    pub defaults: Vec<Constant>,
     pub absent: Vec<usize>,
+}
+
+/// A column that has the same value in every record, as a datum.
+pub struct Constant {
+    pub column: usize,
+    pub node: Node,
+    pub datum: Vec<u8>,
 }
 
 pub struct Field {
@@ -35,9 +47,12 @@ pub enum Wire {
     Bytes(To),
     String,
     Fixed(usize, To),
-    Enum(Vec<String>),
+    /// What each index stands for: the writer's symbol, and the reader's if it has one for it.
+    Enum(Vec<(String, Option<String>)>),
     Union(Vec<Node>),
-    Record(Vec<Field>, Vec<usize>),
+    Record(Plan),
+    /// A value that the reader cannot take, of a union that has others.
+    Refused(Box<Node>),
     /// Whether the items take no bytes.
     Array(Box<Node>, bool),
     Map(Box<Node>),
@@ -48,11 +63,16 @@ pub enum To {
     Nothing,
     Integer(u32),
     Real,
+    /// To a double, by way of a float.
+    Rounded,
     Date,
     Millis,
     Micros,
     Text,
     Binary,
+    Uuid,
+    /// Three numbers: months, days, milliseconds.
+    Duration,
     Decimal(Scale),
 }
 
@@ -69,33 +89,55 @@ impl Plan {
     /// An error means that the plan is not one for these columns.
     pub fn new(plan: &str, columns: &[Column]) -> Result<Self, String> {
         let plan: Value = serde_json::from_str(plan).map_err(|error| format!("avro.plan: {error}"))?;
-        let (fields, absent) = record(&plan, Some(columns))?;
-        Ok(Plan { fields, absent })
+        record(&plan, Some(columns))
     }
 }
 
-type Record = (Vec<Field>, Vec<usize>);
-
-fn record(plan: &Value, columns: Option<&[Column]>) -> Result<Record, String> {
-    let mut absent: Vec<usize> = (0..columns.map_or(0, <[Column]>::len)).collect();
-    let mut fields = Vec::new();
+fn record(plan: &Value, columns: Option<&[Column]>) -> Result<Plan, String> {
+    let mut found = Plan { absent: (0..columns.map_or(0, <[Column]>::len)).collect(), ..Plan::default() };
     for field in list(plan, "fields")? {
         let column = field["column"].as_u64().map(|index| index as usize);
         if let Some(index) = column {
-            // Each column has one value a record, or they would not stay of one length.
-            let place = absent.iter().position(|left| *left == index).ok_or("avro.plan: a column twice")?;
-            absent.remove(place);
+            take(&mut found.absent, index)?;
         }
         let target = column.and_then(|index| columns?.get(index));
-        fields.push(Field { name: text(field, "name")?.into(), column, node: node(field, target)? });
+        let name = text(field, "name")?.into();
+        found.fields.push(Field { name, column, node: node(field, target)? });
     }
-    if columns.is_some_and(|columns| absent.iter().any(|index| !columns[*index].nullable)) {
+    if !plan["defaults"].is_null() {
+        for field in list(plan, "defaults")? {
+            let column = field["column"].as_u64().ok_or("avro.plan: a default without a column")? as usize;
+            take(&mut found.absent, column)?;
+            let target = columns.and_then(|columns| columns.get(column));
+            let node = node(field, target)?;
+            let datum = BASE64_STANDARD.decode(text(field, "datum")?).map_err(|_| "avro.plan: a datum")?;
+            let mut end = Datum::new(&datum, 0);
+            if end.skip(&node).is_err() || !end.is_over() {
+                return Err("avro.plan: a default that is no datum".into());
+            }
+            found.defaults.push(Constant { column, node, datum });
+        }
+    }
+    if columns.is_some_and(|columns| found.absent.iter().any(|index| !columns[*index].nullable)) {
         return Err("avro.plan: a NOT NULL column that the writer does not have".into());
     }
-    Ok((fields, absent))
+    Ok(found)
+}
+
+/// Each column has one value a record, or they would not stay of one length.
+fn take(absent: &mut Vec<usize>, index: usize) -> Result<(), String> {
+    let place = absent.iter().position(|left| *left == index).ok_or("avro.plan: a column twice")?;
+    absent.remove(place);
+    Ok(())
 }
 
 fn node(plan: &Value, column: Option<&Column>) -> Result<Node, String> {
+    if plan["as"] == "refused" {
+        let mut inner = plan.clone();
+        inner.as_object_mut().map(|inner| inner.remove("as"));
+        let wire = Wire::Refused(Box::new(node(&inner, None)?));
+        return Ok(Node { wire, expected: text(plan, "expected")?.into() });
+    }
     let kind = text(plan, "avro")?;
     let to = to(plan, column).ok_or_else(|| unfit(plan, column))?;
     let wire = match (kind, column.map(|column| &column.data)) {
@@ -112,21 +154,15 @@ fn node(plan: &Value, column: Option<&Column>) -> Result<Node, String> {
             Wire::Fixed(size.ok_or("avro.plan: a size")?, to)
         }
         ("enum", None | Some(Data::Bytes(_))) => {
-            let symbols = list(plan, "symbols")?.iter().map(|symbol| symbol.as_str().map(str::to_owned));
+            let symbols = list(plan, "symbols")?.iter().map(|symbol| self::symbol(plan, symbol));
             Wire::Enum(symbols.collect::<Option<_>>().ok_or("avro.plan: a symbol")?)
         }
         ("union", _) => {
             let branches = list(plan, "branches")?.iter().map(|branch| node(branch, column));
             Wire::Union(branches.collect::<Result<_, _>>()?)
         }
-        ("record", None) => {
-            let (fields, absent) = record(plan, None)?;
-            Wire::Record(fields, absent)
-        }
-        ("record", Some(Data::Struct(children, _))) => {
-            let (fields, absent) = record(plan, Some(children))?;
-            Wire::Record(fields, absent)
-        }
+        ("record", None) => Wire::Record(record(plan, None)?),
+        ("record", Some(Data::Struct(children, _))) => Wire::Record(record(plan, Some(children))?),
         ("array", None) => Wire::Array(Box::new(node(&plan["items"], None)?), is_empty(plan)),
         ("array", Some(Data::List(_, child))) => {
             Wire::Array(Box::new(node(&plan["items"], Some(child))?), is_empty(plan))
@@ -140,6 +176,12 @@ fn node(plan: &Value, column: Option<&Column>) -> Result<Node, String> {
     Ok(Node { wire, expected: plan["expected"].as_str().unwrap_or_default().into() })
 }
 
+fn symbol(plan: &Value, symbol: &Value) -> Option<(String, Option<String>)> {
+    let written = symbol.as_str()?;
+    let becomes = plan["becomes"].get(written).unwrap_or(symbol);
+    Some((written.to_owned(), becomes.as_str().map(str::to_owned)))
+}
+
 /// The conversion, if it is one that the column's type has.
 fn to(plan: &Value, column: Option<&Column>) -> Option<To> {
     let (Some(name), Some(column)) = (plan["as"].as_str(), column) else {
@@ -151,18 +193,26 @@ fn to(plan: &Value, column: Option<&Column>) -> Option<To> {
         ("integer", DataType::Int16) => Some(To::Integer(16)),
         ("integer", DataType::Int32) => Some(To::Integer(32)),
         ("integer", DataType::Int64) => Some(To::Integer(64)),
+        ("double", DataType::Float64) if plan["via"] == "float" => Some(To::Rounded),
         ("float", DataType::Float32) | ("double", DataType::Float64) => Some(To::Real),
         ("date", DataType::Date32) => Some(To::Date),
         ("millis", DataType::Timestamp(TimeUnit::Microsecond, _)) => Some(To::Millis),
         ("micros", DataType::Timestamp(TimeUnit::Microsecond, _)) => Some(To::Micros),
         ("string", DataType::Utf8) => Some(To::Text),
         ("binary", DataType::Binary) => Some(To::Binary),
+        ("uuid", DataType::Utf8) if plan["size"] == 16 => Some(To::Uuid),
+        ("duration", DataType::Struct(_)) if plan["size"] == 12 && is_duration(column) => Some(To::Duration),
         ("decimal", DataType::Decimal128(precision, scale)) => {
             Some(To::Decimal(self::scale(plan["written"].as_u64()?, *precision, *scale)?))
         }
         ("null" | "never" | "boolean" | "struct" | "array" | "map", _) => Some(To::Nothing),
         _ => None,
     }
+}
+
+fn is_duration(column: &Column) -> bool {
+    let Data::Struct(children, _) = &column.data else { return false };
+    children.len() == 3 && children.iter().all(|child| child.kind == DataType::Int64)
 }
 
 fn scale(written: u64, precision: u8, scale: i8) -> Option<Scale> {

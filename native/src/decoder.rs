@@ -3,6 +3,7 @@
 use crate::avro::{self, Plan};
 use crate::columns::{Column, Data};
 use crate::csv::Csv;
+use crate::framed::{self, Frames, HEADER, Lesson};
 use crate::json;
 use crate::protobuf::Protobuf;
 use crate::refusal::Refusal;
@@ -12,6 +13,8 @@ use std::collections::HashMap;
 pub struct Decoder {
     pub columns: Vec<Column>,
     format: Format,
+    /// Where payloads name their schema.
+    frames: Option<Frames>,
     rows: usize,
 }
 
@@ -19,7 +22,8 @@ enum Format {
     Json,
     Csv(Box<Csv>),
     Raw,
-    Avro(Box<Plan>),
+    /// Without a plan of its own where each schema id has one.
+    Avro(Option<Box<Plan>>),
     Protobuf(Box<Protobuf>),
 }
 
@@ -30,6 +34,7 @@ impl Decoder {
             schema.fields().iter().map(|field| Column::new(field)).collect::<Result<Vec<_>, _>>()?;
         let option =
             |name: &str, default: &'static str| options.get(name).map_or(default, String::as_str).to_owned();
+        let framed = option("framed", "") == "true" && matches!(format, "json" | "avro");
         let format = match format {
             "json" => Format::Json,
             "csv" => {
@@ -38,28 +43,48 @@ impl Decoder {
                 Format::Csv(Box::new(Csv::new(&delimiter, &quote, &escape, &option("csv.null", ""))?))
             }
             "raw" if matches!(columns.as_slice(), [Column { data: Data::Bytes(_), .. }]) => Format::Raw,
-            "avro" => Format::Avro(Box::new(Plan::new(&option("avro.plan", ""), &columns)?)),
+            "avro" if framed => Format::Avro(None),
+            "avro" => Format::Avro(Some(Box::new(Plan::new(&option("avro.plan", ""), &columns)?))),
             "protobuf" => Format::Protobuf(Box::new(Protobuf::new(&option("protobuf.plan", ""), &columns)?)),
             other => return Err(format!("format {other} is not read natively")),
         };
-        Ok(Decoder { columns, format, rows: 0 })
+        Ok(Decoder { columns, format, frames: framed.then(Frames::default), rows: 0 })
+    }
+
+    /// Say what a schema id means: a plan (an empty one, where the format needs none), or why its records
+    /// are refused.
+    pub fn learn(&mut self, id: u32, plan: Option<&str>, kind: &str, message: &str) -> Result<(), String> {
+        let lesson = match (plan, &self.format) {
+            (None, _) => framed::refused(kind, message)?,
+            (Some(plan), Format::Avro(_)) => Lesson::Avro(Box::new(Plan::new(plan, &self.columns)?)),
+            (Some(_), _) => Lesson::Plain,
+        };
+        self.frames.as_mut().ok_or("these payloads name no schema")?.learn(id, lesson);
+        Ok(())
     }
 
     pub fn rows(&self) -> usize {
         self.rows
     }
 
-    /// Append one record, or leave everything as it was and say why.
+    /// Append one record, or leave everything as it was and say why. If the refusal `wants` a schema id,
+    /// nothing is known about the record until `learn` was called with it.
     #[inline]
     pub fn decode(&mut self, payload: Option<&[u8]>) -> Result<(), Refusal> {
         let (columns, row) = (&mut self.columns, self.rows);
         let taken = match (&mut self.format, payload) {
             (Format::Raw, payload) => raw(&mut columns[0], payload),
             (_, None) => Err(Refusal::malformed("the payload is null (a tombstone)")),
-            (Format::Json, Some(payload)) => json::decode(columns, row, payload),
-            (Format::Csv(csv), Some(payload)) => csv.decode(columns, row, payload),
-            (Format::Avro(plan), Some(payload)) => avro::decode(plan, columns, row, payload),
-            (Format::Protobuf(protobuf), Some(payload)) => protobuf.decode(columns, row, payload),
+            (format, Some(payload)) => match (format, &mut self.frames) {
+                (_, Some(frames)) => match frames.lesson(payload)? {
+                    Lesson::Avro(plan) => avro::decode(plan, columns, row, payload, HEADER),
+                    _ => json::decode(columns, row, &payload[HEADER..]),
+                },
+                (Format::Csv(csv), None) => csv.decode(columns, row, payload),
+                (Format::Avro(Some(plan)), None) => avro::decode(plan, columns, row, payload, 0),
+                (Format::Protobuf(protobuf), None) => protobuf.decode(columns, row, payload),
+                _ => json::decode(columns, row, payload),
+            },
         };
         self.rows += usize::from(taken.is_ok());
         taken

@@ -9,6 +9,7 @@ pub mod columns;
 pub mod csv;
 pub mod decoder;
 pub mod explain;
+pub mod framed;
 pub mod json;
 pub mod kafka;
 pub mod protobuf;

@@ -65,6 +65,7 @@ pub fn schema_of(schema: &Bound<'_, PyAny>) -> PyResult<Schema> {
 pub struct PyDecoder {
     decoder: Decoder,
     fields: Fields,
+    wanted: Option<u32>,
 }
 
 /// (index, kind, message)
@@ -76,7 +77,18 @@ impl PyDecoder {
     fn new(format: &str, schema: &Bound<'_, PyAny>, options: HashMap<String, String>) -> PyResult<Self> {
         let schema = schema_of(schema)?;
         let decoder = Decoder::new(format, &schema, &options).map_err(value_error)?;
-        Ok(PyDecoder { decoder, fields: schema.fields().clone() })
+        Ok(PyDecoder { decoder, fields: schema.fields().clone(), wanted: None })
+    }
+
+    /// The schema id that the last call of `decode` must be told about; it has kept nothing then.
+    #[getter]
+    fn wanted(&self) -> Option<u32> {
+        self.wanted
+    }
+
+    #[pyo3(signature = (id, plan, kind="", message=""))]
+    fn learn(&mut self, id: u32, plan: Option<&str>, kind: &str, message: &str) -> PyResult<()> {
+        self.decoder.learn(id, plan, kind, message).map_err(value_error)
     }
 
     fn decode(
@@ -86,12 +98,20 @@ impl PyDecoder {
     ) -> PyResult<(Batch, Vec<BadValue>)> {
         let values: Vec<Option<&[u8]>> =
             values.iter().map(|value| value.as_ref().map(|v| v.as_bytes())).collect();
-        let decoder = &mut self.decoder;
+        let (decoder, wanted) = (&mut self.decoder, &mut self.wanted);
+        *wanted = None;
         let (columns, rows, bad) = py.detach(|| {
             guarded(|| {
                 let mut bad = Vec::new();
                 for (index, value) in values.iter().enumerate() {
                     if let Err(refusal) = decoder.decode(*value) {
+                        if refusal.wants.is_some() {
+                            *wanted = refusal.wants;
+                            bad.clear();
+                            decoder.columns.iter_mut().for_each(|column| column.truncate(0));
+                            decoder.clear();
+                            break;
+                        }
                         bad.push((index, refusal.kind.name(), refusal.message()));
                     }
                 }
@@ -166,6 +186,18 @@ impl PyReader {
         let events =
             self.reader.events.drain(..).map(|event| (event.range, event.code, event.text)).collect();
         Ok((batch, rejected, events))
+    }
+
+    /// The schema id that must be learned before there is more to read.
+    #[getter]
+    fn wanted(&self) -> Option<u32> {
+        self.reader.wanted
+    }
+
+    #[pyo3(signature = (id, plan, kind="", message=""))]
+    fn learn(&mut self, id: u32, plan: Option<&str>, kind: &str, message: &str) -> PyResult<()> {
+        self.reader.wanted = None;
+        self.reader.rows.learn(id, plan, kind, message).map_err(value_error)
     }
 
     #[getter]

@@ -6,16 +6,29 @@ pub enum Kind {
     SchemaMismatch,
     TypeConversion,
     PayloadTooLarge,
+    UnknownSchemaId,
     Other,
 }
 
 impl Kind {
+    pub fn named(name: &str) -> Option<Self> {
+        let all = [
+            Kind::MalformedPayload,
+            Kind::SchemaMismatch,
+            Kind::TypeConversion,
+            Kind::UnknownSchemaId,
+            Kind::Other,
+        ];
+        all.into_iter().find(|kind| kind.name() == name)
+    }
+
     pub fn name(self) -> &'static str {
         match self {
             Kind::MalformedPayload => "MalformedPayload",
             Kind::SchemaMismatch => "SchemaMismatch",
             Kind::TypeConversion => "TypeConversion",
             Kind::PayloadTooLarge => "PayloadTooLarge",
+            Kind::UnknownSchemaId => "UnknownSchemaId",
             Kind::Other => "Other",
         }
     }
@@ -27,11 +40,17 @@ pub struct Refusal {
     pub kind: Kind,
     path: String,
     reason: String,
+    /// The schema id that the decoder must be taught before it can say anything about the record.
+    pub wants: Option<u32>,
 }
 
 impl Refusal {
     pub fn new(kind: Kind, reason: impl Into<String>) -> Self {
-        Refusal { kind, path: String::new(), reason: reason.into() }
+        Refusal { kind, path: String::new(), reason: reason.into(), wants: None }
+    }
+
+    pub fn wanting(id: u32) -> Self {
+        Refusal { wants: Some(id), ..Refusal::new(Kind::UnknownSchemaId, format!("wants schema id {id}")) }
     }
 
     pub fn malformed(reason: impl Into<String>) -> Self {

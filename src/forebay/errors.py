@@ -127,13 +127,16 @@ class StatementError(ForebayError):
 _SECRET = re.compile(
     r"((?:password|secret|token|passphrase|credential|[.]pem)[^=,]*=\s*')((?:[^']|'')*)('|$)", re.IGNORECASE
 )
+_IN_ADDRESS = re.compile(r"(://[^\s'/@:]*:)([^\s'/@]*)(@)")
 
 
 def _caret(statement: str, position: Position) -> list[str]:
     lines = statement.splitlines()
     if not 1 <= position.line <= len(lines):
         return []
-    line = _SECRET.sub(lambda found: found[1] + "*" * len(found[2]) + found[3], lines[position.line - 1])
+    line = lines[position.line - 1]
+    for secret in (_SECRET, _IN_ADDRESS):
+        line = secret.sub(lambda found: found[1] + "*" * len(found[2]) + found[3], line)
     gutter = f"  {position.line} | "
     # Tabs keep their width under the caret only when they are repeated there.
     lead = "".join("\t" if char == "\t" else " " for char in line[: position.column - 1])

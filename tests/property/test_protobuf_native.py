@@ -200,4 +200,5 @@ def test_the_native_reader_takes_the_format() -> None:
         "format": "protobuf",
         **given,
     }
-    assert NativeReader.can_read(RowDecoder(schema, KAFKA.bind(options)))
+    bound = KAFKA.bind(options)
+    assert NativeReader.open([], RowDecoder(schema, bound), bound)

@@ -72,6 +72,8 @@ pub struct Batches {
     current: Option<Current>,
     longest: usize,
     check_crcs: bool,
+    last: Option<Found>,
+    again: bool,
 }
 
 /// The offset of a record, and its place, or its length if that is too long.
@@ -105,7 +107,14 @@ impl Batches {
             current: None,
             longest,
             check_crcs,
+            last: None,
+            again: false,
         }
+    }
+
+    /// The record that `next` gave is not taken yet: give it once more.
+    pub fn again(&mut self) {
+        self.again = true;
     }
 
     /// The offset after the last whole batch; None if there is none. Looks at heads only.
@@ -129,13 +138,15 @@ impl Batches {
     /// The next record, in order. An error is about this batch: it is damaged, or of another time.
     #[inline]
     pub fn next(&mut self, unpackers: &mut Unpackers) -> Result<Step<'_>, String> {
-        let found = self.find(unpackers)?;
-        match (found, &self.current) {
+        if !std::mem::take(&mut self.again) {
+            self.last = self.find(unpackers)?;
+        }
+        match (&self.last, &self.current) {
             (Some((offset, Ok(place))), Some(Current { head, unpacker, .. })) => {
-                let found = record(unpacker.bytes(&place), head, offset);
+                let found = record(unpacker.bytes(place), head, *offset);
                 found.map(Step::Record).map_err(|_| format!("a damaged record at offset {offset}"))
             }
-            (Some((offset, Err(length))), _) => Ok(Step::TooLong(offset, length)),
+            (Some((offset, Err(length))), _) => Ok(Step::TooLong(*offset, *length)),
             _ => Ok(Step::End(self.next)),
         }
     }

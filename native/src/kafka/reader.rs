@@ -73,6 +73,8 @@ pub struct Reader {
     pub rows: Rows,
     pub ranges: Vec<Range>,
     pub events: Vec<Event>,
+    /// The id of a schema that must be learned before anything more is decoded.
+    pub wanted: Option<u32>,
     limits: Limits,
     flight: Option<Flight>,
     batches: Option<(usize, Batches)>,
@@ -88,6 +90,7 @@ impl Reader {
             rows,
             ranges: Vec::new(),
             events: Vec::new(),
+            wanted: None,
             limits,
             flight: None,
             batches: None,
@@ -113,12 +116,13 @@ impl Reader {
         });
     }
 
-    /// Fill the rows until they are full, every range is read, there is an event, or the time is over.
+    /// Fill the rows until they are full, every range is read, a schema is wanted, there is an event, or the
+    /// time is over.
     pub fn fill(&mut self, timeout: Duration) {
         let until = Instant::now() + timeout;
         loop {
             self.decode();
-            if self.full() || !self.events.is_empty() || self.done() {
+            if self.full() || self.wanted.is_some() || !self.events.is_empty() || self.done() {
                 return;
             }
             let now = Instant::now();
@@ -157,8 +161,14 @@ impl Reader {
                 }
                 let fault = match batches.next(&mut self.unpackers) {
                     Ok(Step::Record(record)) if record.offset < range.end => {
-                        range.next = record.offset + 1;
-                        self.rows.push(index, range.number, &record);
+                        let next = record.offset + 1;
+                        self.wanted = self.rows.push(index, range.number, &record);
+                        if self.wanted.is_some() {
+                            batches.again();
+                            self.batches = Some((index, batches));
+                            return;
+                        }
+                        range.next = next;
                         None
                     }
                     Ok(Step::TooLong(offset, length)) if offset < range.end => {

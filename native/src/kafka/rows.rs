@@ -55,17 +55,25 @@ impl Rows {
         self.count
     }
 
-    /// Append one record, or put it among the rejected.
+    /// Append one record, or put it among the rejected; do neither and give the id of a schema where that
+    /// must be learned first.
     #[inline]
-    pub fn push(&mut self, range: usize, partition: i32, record: &Record<'_>) {
-        self.bytes += record.value.map_or(0, <[u8]>::len);
+    pub fn push(&mut self, range: usize, partition: i32, record: &Record<'_>) -> Option<u32> {
         match self.take(partition, record) {
             Ok(()) => self.count += 1,
+            Err(Refusal { wants: Some(id), .. }) => return Some(id),
             Err(refusal) => {
                 let value = record.value.map(<[u8]>::to_vec);
                 self.rejected.push(Rejected { range, offset: record.offset, refusal, value });
             }
         }
+        self.bytes += record.value.map_or(0, <[u8]>::len);
+        None
+    }
+
+    /// What a schema id means: see `Decoder::learn`.
+    pub fn learn(&mut self, id: u32, plan: Option<&str>, kind: &str, message: &str) -> Result<(), String> {
+        self.values.as_mut().ok_or("no value is decoded")?.learn(id, plan, kind, message)
     }
 
     /// A record that is longer than a task may hold.

@@ -13,6 +13,7 @@ from forebay.cli.dev import dev_app
 from forebay.cli.inspect import lag, show, tail
 from forebay.cli.output import words
 from forebay.cli.run import run
+from forebay.cli.schema import schema_app
 from forebay.cli.shell import sql
 from forebay.errors import ForebayError
 
@@ -27,6 +28,7 @@ app = typer.Typer(
     epilog="Exit codes: 0 done, 1 the pipeline failed, 2 wrong use or wrong SQL, 3 cannot reach something, 4 timed out.",
 )
 app.add_typer(dev_app, name="dev")
+app.add_typer(schema_app, name="schema")
 app.command()(run)
 app.command()(sql)
 app.command()(show)

@@ -1,24 +1,15 @@
-"""The user's cache folder: a lock per set, and folders that are complete or absent."""
+"""Sets of files in the cache folder: a lock per set, and folders that are complete or absent."""
 
 from __future__ import annotations
 
 import fcntl
 import json
-import os
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import platformdirs
-
 MANIFEST = "manifest.json"
-
-
-def cache_root() -> Path:
-    """`FOREBAY_CACHE`, or the platform's cache folder for Forebay."""
-    chosen = os.environ.get("FOREBAY_CACHE")
-    return Path(chosen).absolute() if chosen else platformdirs.user_cache_path("forebay")
 
 
 @contextmanager

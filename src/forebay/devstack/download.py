@@ -7,10 +7,11 @@ import shutil
 import tempfile
 from pathlib import Path
 
+from forebay.cache import cache_root
 from forebay.devstack import ivy
 from forebay.devstack.archive import unpack
 from forebay.devstack.artifacts import Artifact, ArtifactSet
-from forebay.devstack.cache import cache_root, is_complete, locked, publish, write_manifest
+from forebay.devstack.cache import is_complete, locked, publish, write_manifest
 from forebay.devstack.progress import download_progress, say
 from forebay.errors import ChecksumError, DownloadError
 

@@ -16,16 +16,21 @@ import struct
 from collections.abc import Iterator
 from typing import Any
 
-from forebay.formats.avro_plan import Plan
+from forebay.formats.avro_reading import Plan
 from forebay.formats.refusal import RefusedError, malformed, shorten
 
 MAX_EMPTY_ITEMS = 10_000
 """Items of arrays that take no bytes, in one record: nothing else bounds how many there may be."""
 
 
-def read_datum(plan: Plan, payload: bytes) -> list[Any]:
-    """The record that the payload is, from its first byte to its last."""
-    datum = _Datum(payload)
+def read_value(plan: Plan, payload: bytes) -> Any:
+    """The value at the payload's beginning."""
+    return _Datum(payload, 0).value(plan)
+
+
+def read_datum(plan: Plan, payload: bytes, at: int = 0) -> list[Any]:
+    """The record that the payload is, from byte `at` to its last."""
+    datum = _Datum(payload, at)
     values: list[Any] = datum.value(plan)
     if datum.at != len(payload):
         raise malformed(f"{len(payload) - datum.at} bytes are left after the datum's end at byte {datum.at}")
@@ -33,9 +38,9 @@ def read_datum(plan: Plan, payload: bytes) -> list[Any]:
 
 
 class _Datum:
-    def __init__(self, payload: bytes) -> None:
+    def __init__(self, payload: bytes, at: int) -> None:
         self._payload = payload
-        self.at = 0
+        self.at = at
         self._empty_items = 0
 
     def value(self, plan: Plan) -> Any:

@@ -15,7 +15,7 @@ from pyspark.sql.types import StructType
 from forebay.errors import MissingOptionError
 from forebay.formats.avro_datum import read_datum
 from forebay.formats.avro_plan import compile_plan
-from forebay.formats.avro_schema import OPTION
+from forebay.formats.avro_schema import FILE_OPTION, OPTION, written_schema
 from forebay.formats.avro_values import convert_record
 from forebay.formats.batches import arrow_schema, decode_each
 from forebay.formats.contract import Decoded
@@ -27,14 +27,16 @@ class AvroDecoder:
 
     def __init__(self, schema: StructType, options: Mapping[str, str]) -> None:
         self.schema = arrow_schema(schema)
-        if not options.get(OPTION):
+        written = written_schema(options)
+        if written is None:
             raise MissingOptionError(
                 f"format 'avro' needs the writer's schema in '{OPTION}'",
                 option=OPTION,
-                remedy=f"'{OPTION}' = '{{\"type\": \"record\", …}}', as the producer has it",
+                remedy=f"'{OPTION}' = '{{\"type\": \"record\", …}}' or '{FILE_OPTION}' = 'order.avsc' as the "
+                "producer has it, or USING SCHEMA REGISTRY (url = '…')",
             )
         self._made_from = (schema, dict(options))
-        self._plan = compile_plan(options[OPTION], schema)
+        self._plan = compile_plan(written, schema)
         self._names = schema.fieldNames()
 
     def __reduce__(self) -> tuple[Any, ...]:

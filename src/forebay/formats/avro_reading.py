@@ -21,6 +21,7 @@ from pyspark.sql.types import (
     LongType,
     ShortType,
     StringType,
+    StructType,
     TimestampNTZType,
     TimestampType,
 )
@@ -28,8 +29,13 @@ from pyspark.sql.types import (
 from forebay.formats.avro_schema import Avro
 from forebay.formats.scalars import BITS
 
+Plan = dict[str, Any]
+"""A node of the plan, or what a conversion adds to it: see `avro_plan.py`."""
+
 YEARS = "(years 0001 to 9999)"
 MAX_PRECISION = 38
+DURATION = ["months", "days", "millis"]
+"""The fields of a STRUCT that takes a duration, each a BIGINT."""
 
 _LOGICAL = {
     "int": {"date": "DATE, INT or BIGINT", "time-millis": "INT or BIGINT"},
@@ -41,6 +47,10 @@ _LOGICAL = {
         "local-timestamp-millis": "TIMESTAMP_NTZ or BIGINT",
         "local-timestamp-micros": "TIMESTAMP_NTZ or BIGINT",
         "local-timestamp-nanos": "BIGINT",
+    },
+    "fixed": {
+        "uuid": "STRING or BINARY",
+        "duration": "STRUCT<months: BIGINT, days: BIGINT, millis: BIGINT> or BINARY",
     },
 }
 _PLAIN = {
@@ -59,9 +69,14 @@ _PLAIN = {
 }
 
 
-def reading(writer: Avro, column: DataType) -> dict[str, Any] | None:
+def is_known(writer: Avro) -> bool:
+    """Whether its logical type is one that changes what its numbers mean."""
+    return writer.logical in _LOGICAL.get(writer.type, ())
+
+
+def reading(writer: Avro, column: DataType) -> Plan | None:
     """The conversion's part of a plan's node; None if there is none."""
-    known = writer.logical in _LOGICAL.get(writer.type, ())
+    known = is_known(writer)
     match writer.type, column:
         case ("boolean", BooleanType()):
             return {"as": "boolean"}
@@ -80,6 +95,10 @@ def reading(writer: Avro, column: DataType) -> dict[str, Any] | None:
             return _timestamp("TIMESTAMP_NTZ", "local-timestamp", writer.logical)
         case ("bytes" | "fixed", DecimalType()):
             return _decimal(writer, column)
+        case ("fixed", StringType()) if writer.logical == "uuid" and writer.size == 16:
+            return {"as": "uuid"}
+        case ("fixed", StructType()) if writer.logical == "duration" and writer.size == 12:
+            return {"as": "duration"} if _takes_duration(column) else None
         case ("string" | "enum", StringType()):
             return {"as": "string"}
         case ("bytes", StringType()) if not writer.decimal:
@@ -99,14 +118,18 @@ def remedy(writer: Avro) -> str:
     return "declare it as " + _LOGICAL.get(writer.type, {}).get(writer.logical or "", types)
 
 
-def _integer(column: DataType) -> dict[str, Any]:
+def _takes_duration(column: StructType) -> bool:
+    return column.fieldNames() == DURATION and all(type(field.dataType) is LongType for field in column)
+
+
+def _integer(column: DataType) -> Plan:
     bits = BITS[type(column)]
     end = 2 ** (bits - 1)
     name = column.simpleString().upper()
     return {"as": "integer", "bits": bits, "expected": f"{name} (an integer from {-end} to {end - 1})"}
 
 
-def _timestamp(name: str, logical: str, found: str | None) -> dict[str, Any] | None:
+def _timestamp(name: str, logical: str, found: str | None) -> Plan | None:
     """A plain long is epoch milliseconds, as in JSON; a logical type that we do not know is not plain."""
     if found in (None, f"{logical}-millis"):
         return {"as": "millis", "expected": f"{name} {YEARS}"}
@@ -115,7 +138,7 @@ def _timestamp(name: str, logical: str, found: str | None) -> dict[str, Any] | N
     return None
 
 
-def _decimal(writer: Avro, column: DecimalType) -> dict[str, Any] | None:
+def _decimal(writer: Avro, column: DecimalType) -> Plan | None:
     if not writer.decimal or writer.decimal[0] > MAX_PRECISION:
         return None
     return {

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import struct
+from base64 import b64decode
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
+from uuid import UUID
 
-from forebay.formats.avro_plan import Plan
-from forebay.formats.avro_reading import MAX_PRECISION
+from forebay.formats.avro_datum import read_value
+from forebay.formats.avro_reading import DURATION, MAX_PRECISION, Plan
 from forebay.formats.contract import Kind
 from forebay.formats.refusal import Number, RefusedError, mismatch, shorten, unfit
 
@@ -28,6 +31,10 @@ def convert(plan: Plan, value: Any) -> Any:
             return value
         case "never":
             raise mismatch("NOT NULL, but the value is null")
+        case "refused":
+            raise mismatch(plan["expected"])
+        case "string" if plan["avro"] == "enum":
+            return _symbol(plan, value)
         case "string":
             return value if isinstance(value, str) else _text(plan, value)
         case "binary":
@@ -36,7 +43,8 @@ def convert(plan: Plan, value: Any) -> Any:
             end = 2 ** (plan["bits"] - 1)
             return _within(plan, value, value, -end, end - 1)
         case "float" | "double":
-            return float(value)  # from an integer: rounded to a double first, as JSON's numbers are
+            found = float(value)  # from an integer: rounded to a double first, as JSON's numbers are
+            return to_float(found) if plan.get("via") == "float" else found
         case "date":
             return _within(plan, value, value, _FIRST_DAY, _LAST_DAY)
         case "millis":
@@ -45,6 +53,10 @@ def convert(plan: Plan, value: Any) -> Any:
             return _within(plan, value, value, _FIRST_MICROS, _LAST_MICROS)
         case "decimal":
             return _decimal(plan, value)
+        case "uuid":
+            return str(UUID(bytes=value))
+        case "duration":
+            return dict(zip(DURATION, struct.unpack("<III", value), strict=True))
         case "struct":
             return convert_record(plan, value)
         case "array":
@@ -57,6 +69,7 @@ def convert(plan: Plan, value: Any) -> Any:
 def convert_record(plan: Plan, values: list[Any]) -> dict[str, Any]:
     """The columns that the writer has, by name, in the order in which they are declared."""
     kept = [pair for pair in zip(plan["fields"], values, strict=True) if pair[0]["column"] is not None]
+    kept += [(field, read_value(field, b64decode(field["datum"]))) for field in plan.get("defaults", ())]
     kept.sort(key=lambda pair: int(pair[0]["column"]))
     return {field["name"]: _inside(f".{field['name']}", field, value) for field, value in kept}
 
@@ -73,6 +86,20 @@ def _within(plan: Plan, written: int, value: int, first: int, last: int) -> int:
     if first <= value <= last:
         return value
     raise unfit(plan["expected"], written)
+
+
+def to_float(value: float) -> float:
+    """Rounded to 32 bits."""
+    found: float = struct.unpack("f", struct.pack("f", value))[0]
+    return found
+
+
+def _symbol(plan: Plan, value: str) -> str:
+    """The reader's symbol: the same, or its default for those that it does not know."""
+    symbol = plan.get("becomes", {}).get(value, value)
+    if symbol is None:
+        raise mismatch(f"the symbol {shorten(value)!r} is not one of the reader's, which has no default")
+    return str(symbol)
 
 
 def _text(plan: Plan, value: bytes) -> str:

@@ -61,7 +61,8 @@ class Decoded:
 class Decoder(Protocol):
     """One format with one schema. Holds no state between calls and may be pickled.
 
-    A call is given less than 2 GiB of payload in total: Arrow's string columns hold no more.
+    A call is given less than 1 GiB of payload in total: Arrow's string columns hold 2 GiB, and a default or
+    an enum's symbol may take more there than in the payload.
     """
 
     @property

@@ -32,5 +32,9 @@ class JsonDecoder:
     def _record(self, payload: bytes | None) -> list[Any]:
         check_present(payload)
         assert payload is not None
+        return self.row(payload)
+
+    def row(self, payload: bytes) -> list[Any]:
+        """The columns' values of one text. RefusedError if it is not taken."""
         row: list[Any] = self._row(self._parse(payload))
         return row

@@ -34,6 +34,7 @@ from forebay.errors import (
     UnreachableError,
 )
 from forebay.formats import Kind
+from forebay.formats.avro_schema import FILE_OPTION, OPTION, written_schema
 from forebay.formats.protobuf_schema import settled
 from forebay.kafka.admin import Cluster, Partition, Topic
 from forebay.kafka.consumers import CACHE
@@ -87,7 +88,12 @@ class KafkaSource(SourceConnector):
 
     def for_workers(self) -> dict[str, str]:
         options = super().for_workers()
-        return settled(options) if self.options["format"] == "protobuf" else options
+        if self.options["format"] == "protobuf":
+            return settled(options)
+        if FILE_OPTION in options:
+            text = written_schema(options) or ""
+            return {key: value for key, value in options.items() if key != FILE_OPTION} | {OPTION: text}
+        return options
 
     def full_schema(self) -> StructType:
         columns = self.config.schema
@@ -100,7 +106,7 @@ class KafkaSource(SourceConnector):
         if self._state is ConnectorState.STOPPED:
             raise ConnectorStateError(f"source '{self.config.name}' is closed")
         check_settings(self.options)
-        RowDecoder(self.config.schema, self.options)
+        RowDecoder(self.config.schema, self.options).check()
         with_backoff(self._look, timeout_s=self.options["connect.timeout.ms"] / 1000, notify=_say_unreachable)
         self._state = ConnectorState.RUNNING
 

@@ -82,6 +82,9 @@ class NativeReader:
                 moved = time.monotonic()
             for index, code, text in events:
                 self._on_event(index, code, text)
+            if (schema_id := self._reader.wanted) is not None:
+                self._reader.learn(schema_id, *self._rows.lesson(schema_id))
+                moved = time.monotonic()
             now = time.monotonic()
             if now - moved > STALL_S:
                 rest = ", ".join(map(str, self.rest))

@@ -20,11 +20,13 @@ from pyspark.sql.types import (
 
 from forebay.connectors.contract import RejectedRecord, SourceBatch
 from forebay.errors import UnsupportedSqlError
-from forebay.formats import FORMATS, Decoded, decoder
+from forebay.formats import FORMATS, Decoded, Decoder, decoder
 from forebay.formats.avro_format import AvroDecoder
 from forebay.formats.batches import arrow_schema
+from forebay.formats.framed import FramedDecoder
 from forebay.formats.protobuf_format import ProtobufDecoder
 from forebay.options import Options
+from forebay.registry import origin
 
 METADATA = StructType(
     [
@@ -81,9 +83,20 @@ class RowDecoder:
             if key.startswith(("csv.", "avro.", "protobuf.")) and options[key] is not None
         }
         value_fields = [f for i, f in enumerate(columns.fields) if i != self._key_index]
-        self._values = decoder(name, StructType(value_fields), self.format_options) if value_fields else None
+        self._values = self._decoder(name, StructType(value_fields)) if value_fields else None
         key_fields = [f for i, f in enumerate(columns.fields) if i == self._key_index]
         self._keys = decoder("raw", StructType(key_fields), {}) if key_fields else None
+
+    def _decoder(self, name: str, columns: StructType) -> Decoder:
+        schemas = origin(self._options)
+        if schemas is None:
+            return decoder(name, columns, self.format_options)
+        return FramedDecoder(name, columns, self.format_options, schemas)
+
+    def check(self) -> None:
+        """What can be known before the first record: the registry answers, and its schema fits."""
+        if isinstance(self._values, FramedDecoder):
+            self._values.check()
 
     def _raw_columns(self, columns: StructType) -> StructType:
         columns = columns if columns.fields else RAW_COLUMNS
@@ -116,13 +129,20 @@ class RowDecoder:
         """Of every batch."""
         return arrow_schema(full_schema(self._columns, self._options))
 
+    def lesson(self, schema_id: int) -> tuple[str | None, str, str]:
+        """What a schema id means, as the native decoder learns it."""
+        assert isinstance(self._values, FramedDecoder)
+        return self._values.lesson(schema_id).native
+
     @property
     def values(self) -> tuple[str, pa.Schema, dict[str, str]] | None:
         """The value's format, columns and options, as the native decoder wants them; None if there is none."""
         if self._values is None:
             return None
         name, more = self._options["format"], {}
-        if isinstance(self._values, AvroDecoder | ProtobufDecoder):
+        if isinstance(self._values, FramedDecoder):
+            more = {"framed": "true"}
+        elif isinstance(self._values, AvroDecoder | ProtobufDecoder):
             more = {f"{name}.plan": self._values.plan}
         return name, self._values.schema, self.format_options | more
 

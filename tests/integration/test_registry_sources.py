@@ -1,0 +1,334 @@
+"""Sources whose schemas are in a registry: Confluent's own serializers, a real Kafka, a real Apicurio."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sessions
+from confluent_kafka.schema_registry import SchemaRegistryClient
+from confluent_kafka.schema_registry.avro import AvroSerializer
+from confluent_kafka.schema_registry.json_schema import JSONSerializer
+from confluent_kafka.serialization import MessageField, SerializationContext
+from pyspark.sql.types import (
+    DoubleType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+)
+from support import Cluster, eventually, kafka_source, read
+
+from forebay.devstack import DevStack
+from forebay.errors import ConnectorError, OptionValueError, UnreachableError, UnsupportedSqlError
+from forebay.native import native
+
+FIELDS: list[Any] = [{"name": "id", "type": "long"}, {"name": "price", "type": "int"}]
+AMOUNT = {"name": "amount", "type": "double", "aliases": ["price"]}
+CURRENCY = {"name": "currency", "type": {"type": "enum", "name": "C", "symbols": ["EUR", "USD"]}}
+NOTE = {"name": "note", "type": ["null", "string"], "default": None}
+ORDERS = [
+    {"type": "record", "name": "Order", "fields": FIELDS},
+    {"type": "record", "name": "Order", "fields": [AMOUNT, FIELDS[0], CURRENCY | {"default": "EUR"}]},
+    {"type": "record", "name": "Order", "fields": [FIELDS[0], AMOUNT, NOTE, CURRENCY | {"default": "EUR"}]},
+]
+VALUES = [
+    {"id": 1, "price": 10},
+    {"id": 2, "amount": 20.5, "currency": "USD"},
+    {"id": 3, "amount": 30.5, "currency": "EUR", "note": "n"},
+]
+COLUMNS = StructType(
+    [
+        StructField("id", LongType(), False),
+        StructField("amount", DoubleType(), False),
+        StructField("currency", StringType()),
+        StructField("note", StringType()),
+    ]
+)
+ROWS = [
+    {"id": 1, "amount": 10.0, "currency": "EUR", "note": None},
+    {"id": 2, "amount": 20.5, "currency": "USD", "note": None},
+    {"id": 3, "amount": 30.5, "currency": "EUR", "note": "n"},
+]
+OBJECT = {
+    "$schema": "http://json-schema.org/draft-07/schema#",
+    "title": "Order",
+    "type": "object",
+    "properties": {"id": {"type": "integer"}, "currency": {"type": "string"}},
+}
+DDL = "id BIGINT NOT NULL, amount DOUBLE NOT NULL, currency STRING, note STRING"
+
+
+@pytest.fixture(scope="module")
+def stack() -> Iterator[DevStack]:
+    with DevStack(registry=True) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def kafka(stack: DevStack) -> Cluster:
+    return Cluster(stack)
+
+
+@pytest.fixture
+def plainly(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    def switch() -> None:
+        monkeypatch.setenv("FOREBAY_NATIVE", "0")
+        native.cache_clear()
+
+    yield switch
+    monkeypatch.undo()
+    native.cache_clear()
+
+
+_clients: dict[str, SchemaRegistryClient] = {}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def closed_clients() -> Iterator[None]:
+    yield
+    while _clients:
+        _clients.popitem()[1].close()
+
+
+def client(stack: DevStack) -> SchemaRegistryClient:
+    url = str(stack.schema_registry_url)
+    if url not in _clients:
+        _clients[url] = SchemaRegistryClient({"url": url})
+    return _clients[url]
+
+
+def avro(stack: DevStack, topic: str, version: int, value: dict[str, Any]) -> bytes:
+    serializer = AvroSerializer(client(stack), json.dumps(ORDERS[version]))
+    found = serializer(value, SerializationContext(topic, MessageField.VALUE))
+    assert found is not None
+    return found
+
+
+def orders(stack: DevStack, topic: str, rounds: int = 1) -> list[bytes]:
+    """Each of the three schemas in turn, registered in their order."""
+    each = [avro(stack, topic, version, VALUES[version]) for version in range(3)]
+    assert len({value[:5] for value in each}) == 3
+    return each * rounds
+
+
+def options(kafka: Cluster, topic: str, **more: str) -> dict[str, str]:
+    url = str(kafka.stack.schema_registry_url)
+    given = kafka.kafka_options(topic, format="avro")
+    return given | {"schema.registry.url": url, "connect.timeout.ms": "2000"} | more
+
+
+def everything(given: dict[str, str], schema: StructType) -> tuple[list[Any], list[Any]]:
+    source = kafka_source(given, schema)
+    source.open()
+    found = read(source, source.initial_offsets(), source.end_offsets())
+    source.close()
+    return found
+
+
+@pytest.mark.parametrize("decoder", ["native", "plain"])
+def test_three_schema_ids_in_one_topic_and_one_batch(
+    stack: DevStack, kafka: Cluster, plainly: Any, decoder: str
+) -> None:
+    if decoder == "plain":
+        plainly()
+    topic = kafka.make_topic(1)
+    kafka.produce(topic, orders(stack, topic, rounds=50))
+    rows, rejected = everything(options(kafka, topic), COLUMNS)
+    assert rejected == []
+    assert rows == ROWS * 50
+
+
+@pytest.mark.parametrize("decoder", ["native", "plain"])
+def test_what_is_wrong_with_a_record_costs_that_record_and_has_a_kind(
+    stack: DevStack, kafka: Cluster, plainly: Any, decoder: str
+) -> None:
+    if decoder == "plain":
+        plainly()
+    topic = kafka.make_topic(1)
+    good = orders(stack, topic)
+    other = AvroSerializer(
+        client(stack),
+        json.dumps({"type": "record", "name": "Order", "fields": [{"name": "amount", "type": "double"}]}),
+        conf={"subject.name.strategy": lambda _, __: f"{topic}-other"},
+    )
+    unfit = other({"amount": 1.0}, SerializationContext(topic, MessageField.VALUE))
+    text = JSONSerializer(json.dumps(OBJECT), client(stack))
+    context = SerializationContext(f"{topic}-json", MessageField.VALUE)
+    foreign = text({"id": 1}, context)
+    values = [
+        good[0],
+        b'{"id": 1}',  # no frame
+        b"\x00\x00",
+        None,
+        b"",
+        good[1] + b"\x00",
+        good[2][:-1],
+        b"\x00\x7f\xff\xff\xff" + good[0][5:],
+        foreign,
+        unfit,
+        good[2],
+    ]
+    kafka.produce(topic, values)
+    rows, rejected = everything(options(kafka, topic), COLUMNS)
+    assert rows == [ROWS[0], ROWS[2]]
+    assert [record.kind for record in rejected] == ["MalformedPayload"] * 6 + [
+        "UnknownSchemaId",
+        "SchemaMismatch",
+        "SchemaMismatch",
+    ]
+    assert "the first byte is 123" in rejected[0].message
+    assert f"schema id {0x7FFFFFFF} is not known" in rejected[6].message
+    assert str(stack.schema_registry_url) in rejected[6].message
+    assert "of type JSON" in rejected[7].message
+    assert "column id is NOT NULL" in rejected[8].message
+
+
+def test_the_reader_is_the_schema_that_the_statement_gives(
+    stack: DevStack, kafka: Cluster, tmp_path: Path
+) -> None:
+    topic = kafka.make_topic(1)
+    kafka.produce(topic, orders(stack, topic))
+    reader = {
+        "type": "record",
+        "name": "Mine",
+        "fields": [
+            FIELDS[0],
+            {"name": "cost", "type": "double", "aliases": ["amount", "price"]},
+            {"name": "by", "type": "string", "default": "nobody"},
+        ],
+    }
+    file = tmp_path / "mine.avsc"
+    file.write_text(json.dumps(reader))
+    schema = StructType([StructField(n, t) for n, t in [("cost", DoubleType()), ("by", StringType())]])
+    for given in ({"avro.schema": json.dumps(reader)}, {"avro.schema.file": str(file)}):
+        rows, rejected = everything(options(kafka, topic, **given), schema)
+        assert rejected == []
+        assert rows == [{"cost": cost, "by": "nobody"} for cost in (10.0, 20.5, 30.5)]
+    wrong = StructType([StructField("costs", DoubleType())])
+    with pytest.raises(UnsupportedSqlError, match="costs is not a field of the reader's") as caught:
+        everything(options(kafka, topic, **{"avro.schema.file": str(file)}), wrong)
+    assert "did you mean cost?" in caught.value.remedy
+
+
+@pytest.mark.parametrize("strategy", ["record", "topic-record"])
+def test_subjects_by_record_name(stack: DevStack, kafka: Cluster, strategy: str) -> None:
+    topic = kafka.make_topic(1)
+    name = f"shop.Order{strategy.replace('-', '')}"
+    subject = name if strategy == "record" else f"{topic}-{name}"
+    for version in range(3):
+        serializer = AvroSerializer(
+            client(stack),
+            json.dumps(ORDERS[version] | {"name": name}),
+            conf={"subject.name.strategy": lambda _, __: subject},
+        )
+        kafka.produce(topic, [serializer(VALUES[version], SerializationContext(topic, MessageField.VALUE))])
+    named = {"schema.registry.subject.name.strategy": strategy, "schema.registry.record.name": name}
+    assert everything(options(kafka, topic, **named), COLUMNS) == (ROWS, [])
+    # Without the name there is no newest schema to take aliases and defaults from: the columns are enough.
+    del named["schema.registry.record.name"]
+    columns = StructType([StructField("id", LongType()), StructField("amount", DoubleType())])
+    rows, rejected = everything(options(kafka, topic, **named), columns)
+    assert rejected == []
+    assert [row["amount"] for row in rows] == [None, 20.5, 30.5]
+
+
+def test_json_behind_the_frame(stack: DevStack, kafka: Cluster) -> None:
+    topic = kafka.make_topic(1)
+    serializer = JSONSerializer(json.dumps(OBJECT), client(stack))
+    good = serializer({"id": 1, "currency": "EUR"}, SerializationContext(topic, MessageField.VALUE))
+    assert good is not None
+    kafka.produce(topic, [good, good[5:], good[:5], good[:5] + b"[1]", b"\x00\x7f\x00\x00\x00{}", good])
+    columns = StructType([StructField("id", LongType(), False), StructField("currency", StringType())])
+    rows, rejected = everything(options(kafka, topic, format="json"), columns)
+    assert rows == [{"id": 1, "currency": "EUR"}] * 2
+    kinds = ["MalformedPayload", "MalformedPayload", "SchemaMismatch", "UnknownSchemaId"]
+    assert [record.kind for record in rejected] == kinds
+    assert "array" in rejected[2].message
+
+
+def test_a_source_is_checked_against_its_registry_when_it_is_created(stack: DevStack, kafka: Cluster) -> None:
+    topic = kafka.make_topic(1)
+    kafka.produce(topic, orders(stack, topic))
+
+    def refusal(kind: type[Exception], schema: StructType = COLUMNS, **more: str) -> str:
+        with pytest.raises(kind) as caught:
+            everything(options(kafka, topic, **more), schema)
+        return str(caught.value)
+
+    url = str(stack.schema_registry_url)
+    text = StructType([StructField("amount", StringType())])
+    said = refusal(UnsupportedSqlError, text)
+    assert "the newest schema of the subject (id " in said
+    assert "column amount is declared STRING" in said
+    missing = StructType([StructField("missing", LongType(), False)])
+    assert "column missing is NOT NULL" in refusal(UnsupportedSqlError, missing)
+    away = {"schema.registry.url": "http://127.0.0.1:1", "connect.timeout.ms": "300"}
+    said = refusal(UnreachableError, **away)
+    assert "cannot reach the schema registry at http://127.0.0.1:1" in said
+    said = refusal(ConnectorError, **{"schema.registry.url": url.replace("/apis/ccompat/v7", "")})
+    assert "/apis/ccompat/v7" in said
+    assert "is not an address" in refusal(OptionValueError, **{"schema.registry.url": "localhost:8081"})
+    said = refusal(OptionValueError, **{"schema.registry.ssl.ca.location": "/no/such/ca.pem"})
+    assert "'schema.registry.ssl.ca.location' cannot be used: there is no such file" in said
+    said = refusal(UnsupportedSqlError, format="csv")
+    assert "format 'csv' does not go with a schema registry" in said
+
+
+def test_sql_end_to_end_and_known_schemas_go_on_while_the_registry_is_away(tmp_path: Path) -> None:
+    with DevStack(registry=True) as own:
+        kafka, registry = Cluster(own), own.registry
+        assert registry is not None
+        topic = kafka.make_topic(1)
+        kafka.produce(topic, orders(own, topic))
+        with sessions.connect(tmp_path / "home") as db:
+            wrong = f"""CREATE SOURCE orders (id BIGINT NOT NULL, amount BIGINT)
+                FROM KAFKA (brokers = '{kafka.bootstrap_servers}', topic = '{topic}')
+                FORMAT AVRO USING SCHEMA REGISTRY (url = '{own.schema_registry_url}')"""
+            with pytest.raises(UnsupportedSqlError, match="column amount is declared BIGINT") as caught:
+                db.execute(wrong)
+            assert caught.value.position is not None
+            leaky = wrong.replace("http://", "http://me:hush@")
+            with pytest.raises(OptionValueError, match="holds a user or a password") as refused:
+                db.execute(leaky)
+            assert "(line 3, column" in str(refused.value)
+            assert "hush" not in str(refused.value)
+            db.execute(
+                f"""CREATE SOURCE orders ({DDL})
+                FROM KAFKA (brokers = '{kafka.bootstrap_servers}', topic = '{topic}',
+                            connect_timeout_ms = 5000)
+                FORMAT AVRO USING SCHEMA REGISTRY (url = '{own.schema_registry_url}');
+                CREATE MATERIALIZED VIEW v AS SELECT id, amount, currency, note FROM orders"""
+            )
+            sessions.caught_up(db)
+            assert sorted(sessions.rows(db, "SELECT * FROM v")) == [
+                (1, 10.0, "EUR", None),
+                (2, 20.5, "USD", None),
+                (3, 30.5, "EUR", "n"),
+            ]
+            more = orders(own, topic)
+            new = {"type": "record", "name": "Order", "fields": [*ORDERS[2]["fields"], NOTE | {"name": "x"}]}
+            serializer = AvroSerializer(client(own), json.dumps(new))
+            fourth = serializer({**VALUES[2], "id": 4}, SerializationContext(topic, MessageField.VALUE))
+            registry.stop()
+            kafka.produce(topic, more)
+            sessions.caught_up(db)
+            assert sessions.rows(db, "SELECT count(*) FROM v") == [(6,)]
+            kafka.produce(topic, [fourth, *more])
+            sessions.caught_up(db)
+            assert sessions.rows(db, "SELECT count(*) FROM v") == [(9,)]
+            told = sessions.notes(db, "DESCRIBE EXTENDED SOURCE orders")
+            assert any("UnknownSchemaId" in line for line in told)
+            registry.start()
+            kafka.produce(topic, [fourth])
+
+            def arrived() -> bool:
+                kafka.produce(topic, [fourth])
+                sessions.caught_up(db)
+                return bool(sessions.rows(db, "SELECT 1 FROM v WHERE id = 4"))
+
+            # An id that could not be had is asked for again after a while.
+            eventually(arrived, "the new schema is read", timeout=60)
