@@ -12,7 +12,9 @@ import sessions
 from confluent_kafka.schema_registry import SchemaRegistryClient
 from confluent_kafka.schema_registry.avro import AvroSerializer
 from confluent_kafka.schema_registry.json_schema import JSONSerializer
+from confluent_kafka.schema_registry.protobuf import ProtobufSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
+from google.protobuf import message_factory
 from pyspark.sql.types import (
     DoubleType,
     LongType,
@@ -24,6 +26,8 @@ from support import Cluster, eventually, kafka_source, read
 
 from forebay.devstack import DevStack
 from forebay.errors import ConnectorError, OptionValueError, UnreachableError, UnsupportedSqlError
+from forebay.formats.protobuf_files import add_files
+from forebay.formats.protobuf_schema import registered_files
 from forebay.native import native
 
 FIELDS: list[Any] = [{"name": "id", "type": "long"}, {"name": "price", "type": "int"}]
@@ -140,6 +144,32 @@ def test_three_schema_ids_in_one_topic_and_one_batch(
     rows, rejected = everything(options(kafka, topic), COLUMNS)
     assert rejected == []
     assert rows == ROWS * 50
+
+
+def message_type(text: str) -> Any:
+    """A message class of its own pool, as generated code has it."""
+    pool = add_files(registered_files(text, {}))
+    return message_factory.GetMessageClass(pool[-1].message_types_by_name["Order"])
+
+
+def test_protobuf_of_the_confluent_serializer_with_two_schema_ids(stack: DevStack, kafka: Cluster) -> None:
+    topic = kafka.make_topic(1)
+    context = SerializationContext(topic, MessageField.VALUE)
+    body = "message Note { string text = 1; } message Order { int64 id = 1; double amount = 2; %s }"
+    old, new = (message_type(f'syntax = "proto3"; {body % more}') for more in ("", "string currency = 3;"))
+    values = []
+    for kind, given in [
+        (old, {"id": 1, "amount": 10.0}),
+        (new, {"id": 2, "amount": 20.5, "currency": "USD"}),
+    ]:
+        serializer = ProtobufSerializer(kind, client(stack), {"use.deprecated.format": False})
+        values.append(serializer(kind(**given), context))
+    kafka.produce(topic, [values[0], values[1], b"\x00\x7f\xff\xff\xff\x00", values[0]])
+    schema = StructType([*COLUMNS.fields[:2], StructField("currency", StringType())])
+    rows, rejected = everything(options(kafka, topic, format="protobuf"), schema)
+    first = {"id": 1, "amount": 10.0, "currency": None}
+    assert rows == [first, {"id": 2, "amount": 20.5, "currency": "USD"}, first]
+    assert [bad.kind for bad in rejected] == ["UnknownSchemaId"]
 
 
 @pytest.mark.parametrize("decoder", ["native", "plain"])

@@ -65,7 +65,20 @@ class ProtobufDecoder:
         return "" if self._plan is None else json.dumps(self._plan, ensure_ascii=False, separators=(",", ":"))
 
     def decode(self, values: Sequence[bytes | None]) -> Decoded:
-        return decode_each(values, self.schema, self._record if self._resolve is None else self._framed)
+        if self._resolve is None:
+            return decode_each(values, self.schema, self._record)
+        for value in values:
+            self._meet(value)  # here, where a registry that does not let us in is an error and no bad record
+        return decode_each(values, self.schema, self._framed)
+
+    def _meet(self, payload: bytes | None) -> None:
+        try:
+            header = unframe(_present(payload))
+            key = (header.schema_id, header.indexes)
+            if key not in self._readers:
+                self._readers[key] = self._reader_of(header)
+        except RefusedError:
+            return  # and again when it is the record's turn
 
     def _record(self, payload: bytes | None) -> list[Any]:
         return self._read(_present(payload))
@@ -73,10 +86,7 @@ class ProtobufDecoder:
     def _framed(self, payload: bytes | None) -> list[Any]:
         present = _present(payload)
         header = unframe(present)
-        key = (header.schema_id, header.indexes)
-        if key not in self._readers:
-            self._readers[key] = self._reader_of(header)
-        reader = self._readers[key]
+        reader = self._readers.get((header.schema_id, header.indexes)) or self._reader_of(header)
         if isinstance(reader, RefusedError):
             raise RefusedError(reader.kind, reader.reason)
         return reader(present[header.start :])

@@ -88,7 +88,7 @@ class KafkaSource(SourceConnector):
 
     def for_workers(self) -> dict[str, str]:
         options = super().for_workers()
-        if self.options["format"] == "protobuf":
+        if self.options["format"] == "protobuf" and not self.options["schema.registry.url"]:
             return settled(options)
         if FILE_OPTION in options:
             text = written_schema(options) or ""

@@ -19,12 +19,14 @@ from pyspark.sql.types import (
 )
 
 from forebay.connectors.contract import RejectedRecord, SourceBatch
-from forebay.errors import UnsupportedSqlError
+from forebay.errors import OptionConflictError, UnsupportedSqlError
 from forebay.formats import FORMATS, Decoded, Decoder, decoder
 from forebay.formats.avro_format import AvroDecoder
 from forebay.formats.batches import arrow_schema
 from forebay.formats.framed import FramedDecoder
 from forebay.formats.protobuf_format import ProtobufDecoder
+from forebay.formats.protobuf_registered import RegisteredFiles
+from forebay.formats.protobuf_schema import SOURCES as PROTOBUF_SCHEMAS
 from forebay.options import Options
 from forebay.registry import origin
 
@@ -91,6 +93,13 @@ class RowDecoder:
         schemas = origin(self._options)
         if schemas is None:
             return decoder(name, columns, self.format_options)
+        if name == "protobuf":
+            given = next((key for key in self.format_options if key in PROTOBUF_SCHEMAS), None)
+            if given is not None:
+                raise OptionConflictError(
+                    f"'{given}' and 'schema.registry.url' both say which schema records have", option=given
+                )
+            return ProtobufDecoder(columns, self.format_options, RegisteredFiles(schemas))
         return FramedDecoder(name, columns, self.format_options, schemas)
 
     def check(self) -> None:
