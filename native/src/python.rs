@@ -67,6 +67,7 @@ pub struct PyDecoder {
 
 /// (index, kind, message)
 type BadValue = (usize, &'static str, String);
+type Decoded = (Batch, Vec<usize>, Vec<BadValue>, Vec<usize>);
 
 #[pymethods]
 impl PyDecoder {
@@ -78,22 +79,30 @@ impl PyDecoder {
     }
 
     fn decode(&mut self, py: Python<'_>, values: Vec<Option<Bound<'_, PyBytes>>>) -> (Batch, Vec<BadValue>) {
+        let (batch, _, bad, _) = self.decode_rows(py, values);
+        (batch, bad)
+    }
+
+    /// All that `formats/contract.py` calls `Decoded`: the batch, the payload of each row, the bad, the skipped.
+    fn decode_rows(&mut self, py: Python<'_>, values: Vec<Option<Bound<'_, PyBytes>>>) -> Decoded {
         let values: Vec<Option<&[u8]>> =
             values.iter().map(|value| value.as_ref().map(|v| v.as_bytes())).collect();
         let decoder = &mut self.decoder;
-        let (columns, rows, bad) = py.detach(|| {
-            let mut bad = Vec::new();
+        let (columns, rows, good, bad, skipped) = py.detach(|| {
+            let (mut good, mut bad, mut skipped) = (Vec::with_capacity(values.len()), Vec::new(), Vec::new());
             for (index, value) in values.iter().enumerate() {
-                if let Err(refusal) = decoder.decode(*value) {
-                    bad.push((index, refusal.kind.name(), refusal.message()));
+                match decoder.decode(*value) {
+                    Ok(0) => skipped.push(index),
+                    Ok(rows) => good.extend(std::iter::repeat_n(index, rows)),
+                    Err(refusal) => bad.push((index, refusal.kind.name(), refusal.message())),
                 }
             }
             let rows = decoder.rows();
             let columns = decoder.columns.iter_mut().map(|column| column.finish()).collect();
             decoder.clear();
-            (columns, rows, bad)
+            (columns, rows, good, bad, skipped)
         });
-        (Batch::new(self.fields.clone(), columns, rows), bad)
+        (Batch::new(self.fields.clone(), columns, rows), good, bad, skipped)
     }
 }
 

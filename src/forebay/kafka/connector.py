@@ -35,6 +35,7 @@ from forebay.errors import (
 )
 from forebay.formats import Kind
 from forebay.kafka.admin import Cluster, Partition, Topic
+from forebay.kafka.columns import CHANGE_LOG, RAW_COLUMNS, layout
 from forebay.kafka.consumers import CACHE
 from forebay.kafka.native_reader import NativeReader
 from forebay.kafka.offsets import (
@@ -48,7 +49,7 @@ from forebay.kafka.offsets import (
 )
 from forebay.kafka.options import FORMATS, KAFKA
 from forebay.kafka.reader import RangeReader
-from forebay.kafka.rows import RAW_COLUMNS, RowDecoder, full_schema
+from forebay.kafka.rows import RowDecoder
 from forebay.kafka.settings import address, check_settings, consumer_settings
 from forebay.options import Options
 
@@ -84,11 +85,12 @@ class KafkaSource(SourceConnector):
     def with_defaults(cls, name: str, given: Mapping[str, str]) -> dict[str, str]:
         return {"group.id": f"forebay-{name}"} | dict(given)
 
+    @property
+    def change_log(self) -> bool:
+        return bool(self.options["format"] == CHANGE_LOG)
+
     def full_schema(self) -> StructType:
-        columns = self.config.schema
-        if not columns.fields and self.options["format"] == "raw":
-            columns = RAW_COLUMNS
-        return full_schema(columns, self.options)
+        return layout(self.config.schema, self.options).schema
 
     def open(self) -> None:
         """Check settings, decoder and topics; an unreachable broker is waited for, within a limit."""

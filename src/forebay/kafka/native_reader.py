@@ -48,6 +48,8 @@ class NativeReader:
         module = native()
         if module is None or librdkafka() is None or "\0" in str(rows.schema):
             return False  # a NUL ends a name in Arrow's C interface
+        if rows.keys is not None or not rows.one_row_each:
+            return False  # the native reader takes keys as they are, and each record as one row
         try:
             if rows.values is not None:
                 module.Decoder(*rows.values)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from forebay.errors import MissingOptionError, OptionConflictError, OptionValueError
@@ -12,6 +13,7 @@ from forebay.options import (
     ANY_TEXT,
     BOOLEAN,
     CHARACTER,
+    CHARACTER_OR_NONE,
     REGEX,
     SIZE,
     TEXT,
@@ -86,6 +88,22 @@ def _startup_complete(values: Mapping[str, Any]) -> None:
             )
 
 
+def _key_complete(values: Mapping[str, Any]) -> None:
+    columns, name = values["key.columns"], values["key.format"]
+    if columns and name is None:
+        raise MissingOptionError(
+            "'key.columns' needs 'key.format'",
+            option="key.format",
+            remedy="for example 'key.format' = 'json'",
+        )
+    if name is not None and not columns and not name == values["format"] == "raw":
+        raise MissingOptionError(
+            "'key.format' needs 'key.columns': which of the columns are the key's",
+            option="key.columns",
+            remedy="for example 'key.columns' = 'id'; INCLUDE KEY AS k gives the key's bytes as they are",
+        )
+
+
 _OWNED = {
     "bootstrap.servers": "write 'bootstrap.servers' without the prefix",
     "metadata.broker.list": "write 'bootstrap.servers'",
@@ -134,6 +152,30 @@ PASS_THROUGH = PassThrough(
     check=_check_pass_through,
 )
 
+INCLUDES = (
+    ("key", "the key's bytes", "k"),
+    ("partition", "the number of the partition", "p"),
+    ("offset", "the record's offset", "o"),
+    ("timestamp", "the record's timestamp", "sent_at"),
+    ("headers", "the headers, a MAP<STRING, BINARY>,", "h"),
+)
+"""What INCLUDE … AS name can add to the columns: the word, what it is, a name for it."""
+
+_FORMAT_OPTIONS = (
+    Option(
+        "avro.schema",
+        ANY_TEXT,
+        "with format = avro: the schema that the records were written with, as JSON",
+        example='{"type": "record", "name": "t", "fields": [{"name": "id", "type": "long"}]}',
+    ),
+    Option("csv.delimiter", CHARACTER, "what separates the fields", ",", ";"),
+    Option("csv.quote", CHARACTER_OR_NONE, "what encloses a field; empty: nothing does", '"', "'"),
+    Option("csv.escape", CHARACTER_OR_NONE, "what makes the next character literal", example="\\"),
+    Option("csv.null", ANY_TEXT, "the text that means NULL", "", "NULL"),
+    Option("csv.header", BOOLEAN, "skip records that are the line of the columns' names", "false", "true"),
+    Option("csv.comment", CHARACTER, "skip records that begin with this character", example="#"),
+)
+
 KAFKA = OptionTable(
     title="a Kafka source",
     options=(
@@ -166,6 +208,12 @@ KAFKA = OptionTable(
             choice(*FORMATS),
             "how a record's key is decoded (keys are left out otherwise)",
             example="json",
+        ),
+        Option(
+            "key.columns",
+            WORDS,
+            "with key.format: which of the declared columns are the key's, separated by commas",
+            example="id",
         ),
         Option(
             "auto.offset.reset",
@@ -223,6 +271,10 @@ KAFKA = OptionTable(
             "include.metadata", BOOLEAN, "add the columns _partition, _offset, _timestamp", "false", "true"
         ),
         Option("include.headers", BOOLEAN, "add the column _headers MAP<STRING, BINARY>", "false", "true"),
+        *(
+            Option(f"include.{what}.as", TEXT, f"add {text} as a column of this name", example=example)
+            for what, text, example in INCLUDES
+        ),
         Option(
             "event.time.column",
             TEXT,
@@ -356,16 +408,11 @@ KAFKA = OptionTable(
             example="com.acme.Order",
             acts=False,
         ),
-        Option(
-            "avro.schema",
-            ANY_TEXT,
-            "with format = avro: the schema that the records were written with, as JSON",
-            example='{"type": "record", "name": "t", "fields": [{"name": "id", "type": "long"}]}',
+        *_FORMAT_OPTIONS,
+        *(
+            replace(option, name=f"key.{option.name}", description=f"the key's: {option.description}")
+            for option in _FORMAT_OPTIONS
         ),
-        Option("csv.delimiter", CHARACTER, "what separates the fields", ",", ";"),
-        Option("csv.quote", CHARACTER, "what encloses a field", '"', "'"),
-        Option("csv.escape", CHARACTER, "what makes the next character literal", example="\\"),
-        Option("csv.null", ANY_TEXT, "the text that means NULL", "", "NULL"),
     ),
     exclusive=(
         ("topic", "topics", "topic.pattern"),
@@ -373,7 +420,7 @@ KAFKA = OptionTable(
     ),
     one_of=(("topic", "topics", "topic.pattern"),),
     pass_through=PASS_THROUGH,
-    rules=(_high_above_low, _startup_complete),
+    rules=(_high_above_low, _startup_complete, _key_complete),
 )
 
 ON_ERROR_STRATEGIES = ("skip", "dead_letter", "fail")

@@ -235,9 +235,11 @@ def _totals(totals: Totals) -> list[str]:
         "",
         f"View {totals.view}:",
         f"  records: {totals.records}",
-        f"  delivered: {totals.records - rejected}",
+        f"  delivered: {totals.records - rejected - totals.skipped}",
         f"  rejected: {rejected}",
     ]
+    if totals.skipped:
+        lines.append(f"  skipped: {totals.skipped} (header lines, comments or tombstones)")
     lines += [f"  rejected.{kind}: {count}" for kind, count in sorted(totals.rejected.items())]
     if totals.example:
         lines.append(f"  example: {totals.example}")
