@@ -255,6 +255,13 @@ class ForebayParser(ClauseParser):
             node.meta["span"] = (start.start, self._prev.end + 1)
         return node
 
+    def _parse_function_call(self, *args: Any, **kwargs: Any) -> Any:
+        start = self._curr
+        node = super()._parse_function_call(*args, **kwargs)
+        if node is not None and start:
+            node.meta["call"] = (start.start, self._prev.end + 1)
+        return node
+
     def _parse_csv(self, parse_method: Any, sep: Any = TokenType.COMMA) -> list[Any]:
         # sqlglot forgives a comma with nothing behind it; Spark does not, and neither do we.
         def item() -> Any:
