@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from decimal import ROUND_HALF_UP, Decimal
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from tests.property.change_logs import Database, Row
 import forebay
 from forebay.errors import ChangeLogError, UnsupportedSqlError
 
-PATIENCE_S = 150  # four queries at a time
+PATIENCE_S = 150  # each change of a batch is a merge, and machines are slow at times
 COLUMNS = (
     "id BIGINT NOT NULL, city STRING, amount BIGINT, price DECIMAL(10, 2), Note STRING, tags ARRAY<STRING>"
 )
@@ -36,8 +36,8 @@ def create_source(cluster: Cluster, source: str, topic: str, columns: str = COLU
     return f"CREATE SOURCE {source} ({columns}) FROM KAFKA ({options}) FORMAT DEBEZIUM_JSON"
 
 
-def script(cluster: Cluster, source: str, topic: str) -> str:
-    views = [f"CREATE MATERIALIZED VIEW {view} AS {query.format(source)}" for view, query in VIEWS.items()]
+def script(cluster: Cluster, source: str, topic: str, names: Sequence[str]) -> str:
+    views = [f"CREATE MATERIALIZED VIEW {view} AS {VIEWS[view].format(source)}" for view in names]
     return ";\n".join([create_source(cluster, source, topic), *views])
 
 
@@ -118,37 +118,37 @@ def expected(database: Database) -> dict[str, Counter[Any]]:
     }
 
 
-def assert_views_hold(db: forebay.Session, database: Database) -> None:
-    found = {view: Counter(repr(row) for row in rows(db, f"SELECT * FROM {view}")) for view in VIEWS}
+def assert_views_hold(db: forebay.Session, database: Database, names: Sequence[str]) -> None:
     wanted = expected(database)
-    for view in VIEWS:
-        assert found[view] == wanted[view], view
+    for view in names:
+        assert Counter(repr(row) for row in rows(db, f"SELECT * FROM {view}")) == wanted[view], view
 
 
 @pytest.mark.timeout(600)
+@pytest.mark.parametrize("names", [("everything", "by_city"), ("notes", "places")], ids=" and ".join)
 def test_a_change_log_ends_in_the_table_that_the_database_holds_across_a_restart(
-    tmp_path: Path, cluster: Cluster
+    tmp_path: Path, cluster: Cluster, names: tuple[str, str]
 ) -> None:
     topic, source, home = cluster.make_topic(3), name("users"), tmp_path / "home"
     chance, database, log = random.Random(7), Database(), Log(cluster, topic, 3)
     churn(database, chance, 60)
     log.send(database, chance, wrapped=False)
     with connect(home) as db:
-        db.execute(script(cluster, source, topic))
+        db.execute(script(cluster, source, topic, names))
         settled(db)
-        assert_views_hold(db, database)
+        assert_views_hold(db, database, names)
         churn(database, chance, 40)
         log.send(database, chance, wrapped=False)
         settled(db)
-        assert_views_hold(db, database)
+        assert_views_hold(db, database, names)
 
     churn(database, chance, 60)
     log.send(database, chance, wrapped=True)
     with connect(home) as db:
-        db.execute(script(cluster, source, topic))
+        db.execute(script(cluster, source, topic, names))
         settled(db)
-        assert_views_hold(db, database)
-        assert [row[0] for row in rows(db, "DESCRIBE VIEW notes")] == ["city", "Note"]
+        assert_views_hold(db, database, names)
+        assert "_weight" not in [row[0] for row in rows(db, f"DESCRIBE VIEW {names[0]}")]
         tombstones = sum(event is None for _, event in database.log)
         assert f"skipped: {tombstones} (header lines, comments or tombstones)" in notes(
             db, f"DESCRIBE EXTENDED SOURCE {source}"
@@ -157,10 +157,8 @@ def test_a_change_log_ends_in_the_table_that_the_database_holds_across_a_restart
             database.apply(key, None)
         log.send(database, chance, wrapped=True)
         settled(db)
-        assert_views_hold(db, database)
-        assert (
-            rows(db, "SELECT count(*) FROM everything") == rows(db, "SELECT count(*) FROM by_city") == [(0,)]
-        )
+        assert_views_hold(db, database, names)
+        assert [rows(db, f"SELECT * FROM {view}") for view in names] == [[], []]
 
 
 def test_a_total_of_no_rows_is_a_row_and_a_watermark_drops_no_change(
