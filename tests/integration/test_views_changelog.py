@@ -16,7 +16,7 @@ from support import Cluster
 from tests.property.change_logs import Database, Row
 
 import forebay
-from forebay.errors import ChangeLogError, UnsupportedSqlError
+from forebay.errors import ChangeLogError, OptionConflictError, UnsupportedSqlError
 
 PATIENCE_S = 150  # each change of a batch is a merge, and machines are slow at times
 COLUMNS = (
@@ -219,3 +219,31 @@ def test_what_cannot_be_kept_is_refused_where_it_stands_and_leaves_nothing(
                 db.execute(f"CREATE MATERIALIZED VIEW v AS {query}")
             assert caught.value.position is not None
         assert db.sql("SHOW VIEWS").fetchall() == []
+
+
+def test_included_parts_and_key_columns_are_columns_in_sql(tmp_path: Path, cluster: Cluster) -> None:
+    topic, source = cluster.make_topic(1), name("src")
+    cluster.produce(topic, ["n;v", "# comment", "7;x"], key="3")
+    options = (
+        f"brokers = '{cluster.bootstrap_servers}', topic = '{topic}', key_format = 'csv', key_columns = 'k'"
+    )
+    head = f"CREATE SOURCE {source} (k INT, n BIGINT, v STRING) FROM KAFKA ({options}) "
+    csv = "FORMAT CSV (delimiter = ';', header = true, comment = '#') "
+    with connect(tmp_path) as db:
+        with pytest.raises(OptionConflictError, match="two columns 'K'") as caught:
+            db.execute(
+                f"{head.replace(', topic', ', ' + repr('include.key.as') + ' = ' + repr('K') + ', topic')}{csv}"
+            )
+        assert caught.value.position is not None
+        db.execute(f"{head}{csv}INCLUDE OFFSET AS o, KEY AS bytes, PARTITION AS p")
+        assert rows(db, f"SELECT * FROM {source}") == [(3, 7, "x", b"3", 0, 2)]
+        assert (
+            "INCLUDE KEY AS bytes, PARTITION AS p, OFFSET AS o"
+            in rows(db, f"SHOW CREATE SOURCE {source}")[0][0]
+        )
+        db.execute(f"CREATE MATERIALIZED VIEW v AS SELECT k, o, n FROM {source}")
+        settled(db)
+        assert rows(db, "SELECT * FROM v") == [(3, 2, 7)]
+        assert "skipped: 2 (header lines, comments or tombstones)" in notes(
+            db, f"DESCRIBE EXTENDED SOURCE {source}"
+        )
