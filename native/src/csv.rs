@@ -11,6 +11,8 @@ pub struct Csv {
     quote: Option<u8>,
     escape: Option<u8>,
     null: Vec<u8>,
+    comment: Option<u8>,
+    header: Option<Vec<Vec<u8>>>, // the columns' names, to tell the line of them by
     text: Vec<u8>,
     ends: Vec<usize>,
 }
@@ -29,29 +31,69 @@ enum State {
 impl Csv {
     /// Characters beyond ASCII are left to the reference decoder.
     pub fn new(delimiter: &str, quote: &str, escape: &str, null: &str) -> Result<Self, String> {
-        let one = |text: &str| match text.as_bytes() {
-            [] => Ok(None),
-            [byte] if byte.is_ascii() => Ok(Some(*byte)),
-            _ => Err(format!("'{text}' is not one ASCII character")),
-        };
         let quote = one(quote)?;
         Ok(Csv {
             delimiter: one(delimiter)?.ok_or("a delimiter is needed")?,
             quote,
             escape: one(escape)?.filter(|escape| Some(*escape) != quote),
             null: null.as_bytes().to_vec(),
+            comment: None,
+            header: None,
             text: Vec::new(),
             ends: Vec::new(),
         })
     }
 
-    pub fn decode(&mut self, columns: &mut [Column], row: usize, payload: &[u8]) -> Result<(), Refusal> {
-        self.split(payload)?;
+    pub fn skip_comments(&mut self, character: &str) -> Result<(), String> {
+        self.comment = one(character)?;
+        Ok(())
+    }
+
+    pub fn skip_header(&mut self, columns: &[Column]) {
+        let names = columns.iter().map(|column| column.name.as_bytes().to_ascii_lowercase());
+        self.header = Some(names.collect());
+    }
+
+    /// Append one record and return 1; 0 for a line that is none.
+    pub fn decode(&mut self, columns: &mut [Column], row: usize, payload: &[u8]) -> Result<usize, Refusal> {
+        let line = one_line(payload)?;
+        if self.comment.is_some() && line.first().copied() == self.comment {
+            return if line.iter().any(|byte| matches!(byte, b'\n' | b'\r')) {
+                Err(Refusal::malformed("more than one line"))
+            } else {
+                Ok(0)
+            };
+        }
+        self.split(line)?;
+        if self.is_header()? {
+            return Ok(0);
+        }
         let taken = self.fill(columns);
         if taken.is_err() {
             columns.iter_mut().for_each(|column| column.truncate(row));
         }
-        taken
+        taken.map(|()| 1)
+    }
+
+    fn is_header(&self) -> Result<bool, Refusal> {
+        let Some(names) = &self.header else { return Ok(false) };
+        if self.ends.len() != names.len() {
+            return Ok(false);
+        }
+        let starts = std::iter::once(0).chain(self.ends.iter().copied());
+        let fields = starts.zip(&self.ends).map(|(start, end)| &self.text[start..*end]);
+        if fields.clone().zip(names).all(|(field, name)| field.eq_ignore_ascii_case(name)) {
+            return Ok(true);
+        }
+        let mut found: Vec<Vec<u8>> = fields.map(<[u8]>::to_ascii_lowercase).collect();
+        let mut wanted = names.clone();
+        found.sort_unstable();
+        wanted.sort_unstable();
+        if found == wanted {
+            // As a record it would be good wherever the columns are text.
+            return Err(Refusal::mismatch("the header line names the columns in another order"));
+        }
+        Ok(false)
     }
 
     fn fill(&self, columns: &mut [Column]) -> Result<(), Refusal> {
@@ -79,23 +121,10 @@ impl Csv {
         Ok(())
     }
 
-    /// Cut the payload into `text` and `ends`.
-    fn split(&mut self, payload: &[u8]) -> Result<(), Refusal> {
+    /// Cut the line into `text` and `ends`.
+    fn split(&mut self, line: &[u8]) -> Result<(), Refusal> {
         self.text.clear();
         self.ends.clear();
-        if payload.is_empty() {
-            return Err(Refusal::malformed("the payload is empty"));
-        }
-        if let Err(error) = std::str::from_utf8(payload) {
-            return Err(Refusal::malformed(format!("invalid UTF-8 at byte {}", error.valid_up_to())));
-        }
-        let line = payload.strip_suffix(b"\n").unwrap_or(payload);
-        let line = line.strip_suffix(b"\r").unwrap_or(line);
-        match line.last() {
-            None => return Err(Refusal::malformed("the payload is an empty line")),
-            Some(b'\n' | b'\r') => return Err(Refusal::malformed("more than one line")),
-            Some(_) => {}
-        }
         let special = |byte: &u8| Some(*byte) == self.quote || Some(*byte) == self.escape;
         if !line.iter().any(|byte| special(byte) || matches!(byte, b'\n' | b'\r')) {
             for part in line.split(|byte| *byte == self.delimiter) {
@@ -151,6 +180,31 @@ impl Csv {
     fn close(&mut self, next: State) -> State {
         self.ends.push(self.text.len());
         next
+    }
+}
+
+fn one(text: &str) -> Result<Option<u8>, String> {
+    match text.as_bytes() {
+        [] => Ok(None),
+        [byte] if byte.is_ascii() => Ok(Some(*byte)),
+        _ => Err(format!("'{text}' is not one ASCII character")),
+    }
+}
+
+/// The payload without the line break at its end.
+fn one_line(payload: &[u8]) -> Result<&[u8], Refusal> {
+    if payload.is_empty() {
+        return Err(Refusal::malformed("the payload is empty"));
+    }
+    if let Err(error) = std::str::from_utf8(payload) {
+        return Err(Refusal::malformed(format!("invalid UTF-8 at byte {}", error.valid_up_to())));
+    }
+    let line = payload.strip_suffix(b"\n").unwrap_or(payload);
+    let line = line.strip_suffix(b"\r").unwrap_or(line);
+    match line.last() {
+        None => Err(Refusal::malformed("the payload is an empty line")),
+        Some(b'\n' | b'\r') => Err(Refusal::malformed("more than one line")),
+        Some(_) => Ok(line),
     }
 }
 

@@ -3,6 +3,7 @@
 use crate::avro::{self, Plan};
 use crate::columns::{Column, Data};
 use crate::csv::Csv;
+use crate::debezium;
 use crate::framed::{self, Frames, HEADER, Lesson};
 use crate::json;
 use crate::protobuf::Protobuf;
@@ -25,6 +26,7 @@ enum Format {
     /// Without a plan of its own where each schema id has one.
     Avro(Option<Box<Plan>>),
     Protobuf(Box<Protobuf>),
+    Debezium,
 }
 
 impl Decoder {
@@ -40,12 +42,18 @@ impl Decoder {
             "csv" => {
                 let delimiter = option("csv.delimiter", ",").replace("\\t", "\t");
                 let (quote, escape) = (option("csv.quote", "\""), option("csv.escape", ""));
-                Format::Csv(Box::new(Csv::new(&delimiter, &quote, &escape, &option("csv.null", ""))?))
+                let mut csv = Csv::new(&delimiter, &quote, &escape, &option("csv.null", ""))?;
+                csv.skip_comments(&option("csv.comment", "").replace("\\t", "\t"))?;
+                if option("csv.header", "false").eq_ignore_ascii_case("true") {
+                    csv.skip_header(&columns);
+                }
+                Format::Csv(Box::new(csv))
             }
             "raw" if matches!(columns.as_slice(), [Column { data: Data::Bytes(_), .. }]) => Format::Raw,
             "avro" if framed => Format::Avro(None),
             "avro" => Format::Avro(Some(Box::new(Plan::new(&option("avro.plan", ""), &columns)?))),
             "protobuf" => Format::Protobuf(Box::new(Protobuf::new(&option("protobuf.plan", ""), &columns)?)),
+            "debezium-json" if debezium::fits(&columns) => Format::Debezium,
             other => return Err(format!("format {other} is not read natively")),
         };
         Ok(Decoder { columns, format, frames: framed.then(Frames::default), rows: 0 })
@@ -67,34 +75,46 @@ impl Decoder {
         self.rows
     }
 
-    /// Append one record, or leave everything as it was and say why. If the refusal `wants` a schema id,
-    /// nothing is known about the record until `learn` was called with it.
+    /// Append one record, or leave everything as it was and say why. Returns how many rows it is: one, or
+    /// none if it is skipped (a header line, a comment, a tombstone), or two if it is a change's update. If
+    /// the refusal `wants` a schema id, nothing is known about the record until `learn` was called with it.
     #[inline]
-    pub fn decode(&mut self, payload: Option<&[u8]>) -> Result<(), Refusal> {
+    pub fn decode(&mut self, payload: Option<&[u8]>) -> Result<usize, Refusal> {
         let (columns, row) = (&mut self.columns, self.rows);
         let taken = match (&mut self.format, payload) {
-            (Format::Raw, payload) => raw(&mut columns[0], payload),
+            (Format::Raw, payload) => raw(&mut columns[0], payload).map(|()| 1),
+            (Format::Debezium, None) => Ok(0),
             (_, None) => Err(Refusal::malformed("the payload is null (a tombstone)")),
             (format, Some(payload)) => match (format, &mut self.frames) {
                 (_, Some(frames)) => match frames.lesson(payload)? {
-                    Lesson::Avro(plan) => avro::decode(plan, columns, row, payload, HEADER),
-                    _ => json::decode(columns, row, &payload[HEADER..]),
+                    Lesson::Avro(plan) => avro::decode(plan, columns, row, payload, HEADER).map(|()| 1),
+                    _ => json::decode(columns, row, &payload[HEADER..]).map(|()| 1),
                 },
                 (Format::Csv(csv), None) => csv.decode(columns, row, payload),
-                (Format::Avro(Some(plan)), None) => avro::decode(plan, columns, row, payload, 0),
-                (Format::Protobuf(protobuf), None) => protobuf.decode(columns, row, payload),
-                _ => json::decode(columns, row, payload),
+                (Format::Avro(Some(plan)), None) => avro::decode(plan, columns, row, payload, 0).map(|()| 1),
+                (Format::Protobuf(protobuf), None) => protobuf.decode(columns, row, payload).map(|()| 1),
+                (Format::Debezium, None) => debezium::decode(columns, row, payload),
+                _ => json::decode(columns, row, payload).map(|()| 1),
             },
         };
-        self.rows += usize::from(taken.is_ok());
+        self.rows += *taken.as_ref().unwrap_or(&0);
         taken
     }
 
-    /// Take back the record that was decoded last.
-    pub fn undo(&mut self) {
-        self.rows -= 1;
-        let rows = self.rows;
+    /// Take back all records beyond so many rows.
+    pub fn truncate(&mut self, rows: usize) {
+        self.rows = rows;
         self.columns.iter_mut().for_each(|column| column.truncate(rows));
+    }
+
+    /// Append a row of NULLs; the reason is why there cannot be one.
+    pub fn absent(&mut self, reason: &str) -> Result<(), Refusal> {
+        if let Some(column) = self.columns.iter().find(|column| !column.nullable) {
+            return Err(Refusal::mismatch(reason).within(&format!(".{}", column.name)));
+        }
+        self.columns.iter_mut().for_each(Column::push_null);
+        self.rows += 1;
+        Ok(())
     }
 
     pub fn clear(&mut self) {

@@ -9,14 +9,30 @@ use crate::refusal::{Kind, Refusal, quote, shorten};
 use crate::scalars::expected;
 
 pub fn explain(columns: &mut [Column], row: usize, payload: &[u8]) -> Refusal {
+    second_look(columns, row, payload, object)
+}
+
+/// Fills the columns with one object's values, at this row.
+type Fill = fn(&mut [Column], usize, &[u8]) -> Result<(), Refusal>;
+
+/// The same for any shape of a JSON record: `fill` is given the object at the top level.
+pub fn second_look(columns: &mut [Column], row: usize, payload: &[u8], fill: Fill) -> Refusal {
+    let refused = top_level(payload).and_then(|text| fill(columns, row, text));
+    columns.iter_mut().for_each(|column| column.truncate(row));
+    refused
+        .err()
+        .unwrap_or_else(|| Refusal::new(Kind::Other, "refused at first sight, but not at the second"))
+}
+
+fn top_level(payload: &[u8]) -> Result<&[u8], Refusal> {
     if payload.is_empty() {
-        return Refusal::malformed("the payload is empty");
+        return Err(Refusal::malformed("the payload is empty"));
     }
     if too_deep(payload) {
-        return Refusal::malformed(format!("nested deeper than {MAX_DEPTH} levels"));
+        return Err(Refusal::malformed(format!("nested deeper than {MAX_DEPTH} levels")));
     }
     if let Err(error) = std::str::from_utf8(payload) {
-        return Refusal::malformed(format!("invalid UTF-8 at byte {}", error.valid_up_to()));
+        return Err(Refusal::malformed(format!("invalid UTF-8 at byte {}", error.valid_up_to())));
     }
     let mut json = Json::new(payload);
     json.space();
@@ -26,21 +42,14 @@ pub fn explain(columns: &mut [Column], row: usize, payload: &[u8]) -> Refusal {
         json.at == payload.len()
     };
     if !whole {
-        return Refusal::malformed(format!(
-            "not JSON: unexpected {} at byte {}",
-            unexpected(payload, json.at),
-            json.at
-        ));
+        let (at, found) = (json.at, unexpected(payload, json.at));
+        return Err(Refusal::malformed(format!("not JSON: unexpected {found} at byte {at}")));
     }
     if payload[start] != b'{' {
         let found = describe(&payload[start..]);
-        return Refusal::mismatch(format!("expected an object at the top level, found {found}"));
+        return Err(Refusal::mismatch(format!("expected an object at the top level, found {found}")));
     }
-    let refused = object(columns, row, &payload[start..]);
-    columns.iter_mut().for_each(|column| column.truncate(row));
-    refused
-        .err()
-        .unwrap_or_else(|| Refusal::new(Kind::Other, "refused at first sight, but not at the second"))
+    Ok(&payload[start..])
 }
 
 fn unexpected(payload: &[u8], at: usize) -> String {
@@ -72,7 +81,7 @@ fn too_deep(payload: &[u8]) -> bool {
 }
 
 /// The names of an object and where their values start. The text is known to be JSON.
-fn members(text: &[u8]) -> Vec<(Vec<u8>, &[u8])> {
+pub fn members(text: &[u8]) -> Vec<(Vec<u8>, &[u8])> {
     let mut json = Json::new(text);
     let mut found = Vec::new();
     json.at = 1;
@@ -97,7 +106,7 @@ fn elements(text: &[u8]) -> Vec<&[u8]> {
     found
 }
 
-fn object(columns: &mut [Column], row: usize, text: &[u8]) -> Result<(), Refusal> {
+pub fn object(columns: &mut [Column], row: usize, text: &[u8]) -> Result<(), Refusal> {
     let members = members(text);
     let count = |name: &str| members.iter().filter(|(found, _)| found == name.as_bytes()).count();
     if let Some(name) = columns.iter().map(|column| &column.name).filter(|name| count(name) > 1).min() {
@@ -193,7 +202,7 @@ fn key_of(keys: &mut Column, name: &[u8]) -> Option<()> {
 }
 
 /// The value at the start of the text, in words. Containers are only counted.
-fn describe(text: &[u8]) -> String {
+pub fn describe(text: &[u8]) -> String {
     let mut json = Json::new(text);
     match text[0] {
         b'n' => "null".into(),

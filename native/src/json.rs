@@ -106,7 +106,7 @@ impl<'a> Json<'a> {
     }
 
     /// The fields of an object, after its `{`, into one row of the columns.
-    fn fields(&mut self, columns: &mut [Column], row: usize, depth: usize) -> Res<()> {
+    pub fn fields(&mut self, columns: &mut [Column], row: usize, depth: usize) -> Res<()> {
         let (mut next, mut found) = (0, 0); // records mostly name their fields in one order
         let mut more = self.any(b'}')?;
         while more {
@@ -258,7 +258,7 @@ impl<'a> Json<'a> {
     }
 
     #[inline(always)]
-    fn integer(&mut self) -> Res<i64> {
+    pub fn integer(&mut self) -> Res<i64> {
         let start = self.at;
         let mut at = start + usize::from(self.peek()? == b'-');
         while self.text.get(at).is_some_and(u8::is_ascii_digit) {

@@ -7,6 +7,7 @@ pub mod avro_explain;
 pub mod avro_plan;
 pub mod columns;
 pub mod csv;
+pub mod debezium;
 pub mod decoder;
 pub mod explain;
 pub mod framed;

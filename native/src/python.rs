@@ -70,6 +70,7 @@ pub struct PyDecoder {
 
 /// (index, kind, message)
 type BadValue = (usize, &'static str, String);
+type Decoded = (Batch, Vec<usize>, Vec<BadValue>, Vec<usize>);
 
 #[pymethods]
 impl PyDecoder {
@@ -96,32 +97,42 @@ impl PyDecoder {
         py: Python<'_>,
         values: Vec<Option<Bound<'_, PyBytes>>>,
     ) -> PyResult<(Batch, Vec<BadValue>)> {
+        let (batch, _, bad, _) = self.decode_rows(py, values)?;
+        Ok((batch, bad))
+    }
+
+    /// All that `formats/contract.py` calls `Decoded`: the batch, the payload of each row, the bad, the skipped.
+    fn decode_rows(&mut self, py: Python<'_>, values: Vec<Option<Bound<'_, PyBytes>>>) -> PyResult<Decoded> {
         let values: Vec<Option<&[u8]>> =
             values.iter().map(|value| value.as_ref().map(|v| v.as_bytes())).collect();
         let (decoder, wanted) = (&mut self.decoder, &mut self.wanted);
         *wanted = None;
-        let (columns, rows, bad) = py.detach(|| {
+        let (columns, rows, good, bad, skipped) = py.detach(|| {
             guarded(|| {
-                let mut bad = Vec::new();
+                let (mut good, mut bad, mut skipped) =
+                    (Vec::with_capacity(values.len()), Vec::new(), Vec::new());
                 for (index, value) in values.iter().enumerate() {
-                    if let Err(refusal) = decoder.decode(*value) {
-                        if refusal.wants.is_some() {
+                    match decoder.decode(*value) {
+                        Ok(0) => skipped.push(index),
+                        Ok(rows) => good.extend(std::iter::repeat_n(index, rows)),
+                        Err(refusal) if refusal.wants.is_some() => {
                             *wanted = refusal.wants;
+                            [&mut good, &mut skipped].into_iter().for_each(Vec::clear);
                             bad.clear();
                             decoder.columns.iter_mut().for_each(|column| column.truncate(0));
                             decoder.clear();
                             break;
                         }
-                        bad.push((index, refusal.kind.name(), refusal.message()));
+                        Err(refusal) => bad.push((index, refusal.kind.name(), refusal.message())),
                     }
                 }
                 let rows = decoder.rows();
                 let columns = decoder.columns.iter_mut().map(|column| column.finish()).collect();
                 decoder.clear();
-                (columns, rows, bad)
+                (columns, rows, good, bad, skipped)
             })
         })?;
-        Ok((Batch::new(self.fields.clone(), columns, rows), bad))
+        Ok((Batch::new(self.fields.clone(), columns, rows), good, bad, skipped))
     }
 }
 
@@ -129,6 +140,12 @@ impl PyDecoder {
 type BadRecord<'py> = (usize, i64, &'static str, String, Option<Bound<'py, PyBytes>>);
 /// (range, code, text)
 type Told = (usize, i32, String);
+/// (how many records became rows, how many are skipped)
+type Counts = (usize, usize);
+/// What came within the time: a batch or None, counts, rejected records, events.
+type Read<'py> = (Option<Batch>, Counts, Vec<BadRecord<'py>>, Vec<Told>);
+/// (name, schema, options)
+type Format<'py> = (String, Bound<'py, PyAny>, HashMap<String, String>);
 
 /// Ranges of offsets, read into batches. Used by one thread at a time.
 #[pyclass(name = "Reader")]
@@ -138,23 +155,26 @@ pub struct PyReader {
 
 #[pymethods]
 impl PyReader {
-    /// `values` is (format, schema, options) of the value, or None; `schema` and `origins` are the batch's.
+    /// `values` and `keys` say how these are decoded, None if they are not; `schema` and `origins` are the
+    /// batch's.
     #[new]
     fn new(
         settings: Vec<(String, String)>,
-        values: Option<(String, Bound<'_, PyAny>, HashMap<String, String>)>,
+        values: Option<Format<'_>>,
+        keys: Option<Format<'_>>,
         schema: &Bound<'_, PyAny>,
         origins: Vec<String>,
         limits: (usize, usize, usize),
     ) -> PyResult<Self> {
-        let decoder = match values {
-            Some((format, schema, options)) => {
-                Some(Decoder::new(&format, &schema_of(&schema)?, &options).map_err(value_error)?)
-            }
-            None => None,
+        let decoder = |given: Option<Format<'_>>| {
+            let made = given.map(|(format, schema, options)| {
+                Decoder::new(&format, &schema_of(&schema)?, &options).map_err(value_error)
+            });
+            made.transpose()
         };
+        let (values, keys) = (decoder(values)?, decoder(keys)?);
         let origins = origins.iter().map(|name| origin(name)).collect::<PyResult<Vec<_>>>()?;
-        let rows = Rows::new(decoder, &schema_of(schema)?, origins).map_err(value_error)?;
+        let rows = Rows::new(values, keys, &schema_of(schema)?, origins).map_err(value_error)?;
         let settings = Settings::new(&settings).map_err(value_error)?;
         let client = Client::get(settings).map_err(value_error)?;
         let limits = Limits { rows: limits.0, bytes: limits.1, longest: limits.2 };
@@ -165,12 +185,7 @@ impl PyReader {
         self.reader.add(topic, partition, start, end);
     }
 
-    /// What came within the time: a batch or None, rejected records, events.
-    fn read<'py>(
-        &mut self,
-        py: Python<'py>,
-        timeout_ms: u64,
-    ) -> PyResult<(Option<Batch>, Vec<BadRecord<'py>>, Vec<Told>)> {
+    fn read<'py>(&mut self, py: Python<'py>, timeout_ms: u64) -> PyResult<Read<'py>> {
         let (columns, count) = py.detach(|| {
             guarded(|| {
                 self.reader.fill(Duration::from_millis(timeout_ms));
@@ -185,7 +200,9 @@ impl PyReader {
         let rejected = rejected.collect();
         let events =
             self.reader.events.drain(..).map(|event| (event.range, event.code, event.text)).collect();
-        Ok((batch, rejected, events))
+        let rows = &mut self.reader.rows;
+        let counts = (std::mem::take(&mut rows.taken), std::mem::take(&mut rows.skipped));
+        Ok((batch, counts, rejected, events))
     }
 
     /// The schema id that must be learned before there is more to read.
@@ -248,6 +265,9 @@ fn origin(name: &str) -> PyResult<Origin> {
         "offset" => Origin::Offset,
         "timestamp" => Origin::Timestamp,
         "headers" => Origin::Headers,
+        name if name.starts_with("key:") => {
+            Origin::KeyPart(name[4..].parse().map_err(|_| value_error(format!("no origin: {name}")))?)
+        }
         number => Origin::Value(number.parse().map_err(|_| value_error(format!("no origin: {number}")))?),
     })
 }

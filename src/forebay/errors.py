@@ -31,7 +31,8 @@
     │   ├── AlreadyRunningError      FB4003
     │   ├── CheckpointError          FB4004
     │   ├── SessionClosedError       FB4005
-    │   └── WorkerLostError          FB4006  a Python worker of Spark's; retryable
+    │   ├── WorkerLostError          FB4006  a Python worker of Spark's; retryable
+    │   └── ChangeLogError           FB4007  a row was taken back that was never there
     └── StackError                   FB5000  the embedded broker and registry
         ├── JavaMissingError         FB5001
         ├── DownloadError            FB5002  retryable; exit code 3
@@ -298,6 +299,15 @@ class SessionClosedError(RuntimeFailure):
 class WorkerLostError(RuntimeFailure):
     code = "FB4006"
     retryable = True
+
+
+class ChangeLogError(RuntimeFailure):
+    code = "FB4007"
+    default_remedy = (
+        "read the log from a whole snapshot on (startup.mode = earliest, a topic that is not compacted), see in "
+        "DESCRIBE EXTENDED SOURCE whether records were rejected, and with PostgreSQL set REPLICA IDENTITY FULL; "
+        "then drop the view and create it again"
+    )
 
 
 class StackError(ForebayError):

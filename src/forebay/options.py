@@ -144,6 +144,9 @@ BOOLEAN = Kind("boolean", _boolean, "true or false", ("true", "false"))
 SIZE = Kind("size", _size, "a size such as 1048576, 512KB or 1MB")
 REGEX = Kind("pattern", _regex, "a regular expression")
 CHARACTER = Kind("character", _character, "one character")
+CHARACTER_OR_NONE = Kind(
+    "character", lambda text: _character(text) if text else text, "one character, or nothing"
+)
 
 
 @dataclass(frozen=True)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 from conftest import MakeSource
 from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
 from support import NUMBERS, Cluster, numbers, read
 
-from forebay.errors import MissingOptionError, UnsupportedSqlError
+from forebay.connectors.contract import RejectedRecord
+from forebay.errors import MissingOptionError, OptionConflictError, OptionError, UnsupportedSqlError
+from forebay.kafka.connector import KafkaSource
 
 
 def test_metadata_columns_tell_where_and_when_each_record_was_written(
@@ -134,7 +137,6 @@ def test_csv_takes_its_own_options(cluster: Cluster, kafka_source: MakeSource) -
     ("more", "schema", "complaint"),
     [
         ({"format": "protobuf"}, NUMBERS, "needs the messages' schema"),
-        ({"key.format": "json"}, NUMBERS, "'key.format' is not in this version"),
         ({}, StructType(), "needs its columns"),
         ({"format": "raw"}, NUMBERS, "has the columns key and value"),
     ],
@@ -152,5 +154,144 @@ def test_a_declared_column_may_not_have_the_name_of_an_added_one(
 ) -> None:
     schema = StructType([StructField("_Offset", LongType())])
     source = kafka_source(cluster.kafka_options("t", include_metadata="true"), schema)
-    with pytest.raises(UnsupportedSqlError, match="_offset"):
+    with pytest.raises(OptionConflictError, match="_offset"):
         source.full_schema()
+
+
+def rows_of(source: KafkaSource) -> tuple[list[dict[str, Any]], list[RejectedRecord]]:
+    source.open()
+    start = source.initial_offsets()
+    return read(source, start, source.latest_offsets(start, None))
+
+
+AVRO_KEY = '{"type": "record", "name": "k", "fields": [{"name": "k", "type": "long"}]}'
+KEYED = StructType(
+    [StructField("n", LongType()), StructField("k", LongType()), StructField("s", StringType())]
+)
+
+
+@pytest.mark.parametrize(
+    ("options", "schema", "key", "value"),
+    [
+        ({"key.format": "json", "key.columns": "k"}, KEYED, b'{"k": 7}', b'{"n": 1, "s": "x"}'),
+        ({"key.format": "csv", "key.columns": "K, s", "key.csv.delimiter": ";"}, KEYED, b"7;x", b'{"n": 1}'),
+        ({"key.format": "debezium-json", "key.columns": "k"}, KEYED, b'{"schema": {}, "payload": {"k": 7}}',
+         b'{"n": 1, "s": "x"}'),
+        ({"key.format": "json", "key.columns": "k,n", "format": "csv"}, KEYED, b'{"k": 7, "n": 1}', b"x"),
+        ({"key.format": "avro", "key.columns": "k", "key.avro.schema": AVRO_KEY}, KEYED, bytes([14]),
+         b'{"n": 1, "s": "x"}'),
+    ],
+    ids=["json", "csv", "debezium-json", "json beside csv", "avro"],
+)  # fmt: skip
+def test_columns_of_the_key_are_decoded_in_its_own_format_and_stand_where_they_are_declared(
+    cluster: Cluster,
+    kafka_source: MakeSource,
+    options: dict[str, str],
+    schema: StructType,
+    key: bytes,
+    value: bytes,
+) -> None:
+    topic = cluster.make_topic(1)
+    cluster.produce(topic, [value], key=key)
+    rows, rejected = rows_of(kafka_source(cluster.kafka_options(topic) | options, schema))
+    assert (rows, rejected) == ([{"n": 1, "k": 7, "s": "x"}], [])
+
+
+def test_a_key_that_does_not_decode_rejects_its_record_and_says_that_it_is_the_key(
+    cluster: Cluster, kafka_source: MakeSource
+) -> None:
+    topic = cluster.make_topic(1)
+    value = b'{"n": 1}'
+    for key, found in (
+        (b'{"k": 1}', value),
+        (b'{"k": "x"}', value),
+        (b"{", value),
+        (None, value),
+        (b"{", b"["),
+    ):
+        cluster.produce(topic, [found], key=key)
+    options = cluster.kafka_options(topic) | {"key.format": "json", "key.columns": "k"}
+    schema = StructType([StructField("k", LongType()), StructField("n", LongType())])
+    rows, rejected = rows_of(kafka_source(options, schema))
+    assert rows == [{"k": 1, "n": 1}, {"k": None, "n": 1}]
+    assert [(item.offset, item.kind) for item in rejected] == [
+        (1, "TypeConversion"), (2, "MalformedPayload"), (4, "MalformedPayload"),
+    ]  # fmt: skip
+    assert rejected[0].message.startswith("key.k: expected BIGINT")
+    assert rejected[1].message.startswith("key: not JSON")
+    assert not rejected[2].message.startswith("key")  # the value comes first
+    schema = StructType([StructField("k", LongType(), nullable=False), StructField("n", LongType())])
+    _, rejected = rows_of(kafka_source(options, schema))
+    assert [item.message for item in rejected if item.offset == 3] == [
+        "key.k: NOT NULL, but the record has no key"
+    ]
+
+
+def test_include_gives_parts_of_the_record_the_names_they_are_asked_for_by(
+    cluster: Cluster, kafka_source: MakeSource
+) -> None:
+    topic = cluster.make_topic(2)
+    cluster.produce(topic, [b'{"n": 1}'], partition=1, key=b"\xff", headers=[("h", b"v")], timestamp=1000)
+    names = {"key": "k", "partition": "p", "offset": "o", "timestamp": "t", "headers": "hs"}
+    options = cluster.kafka_options(topic) | {f"include.{what}.as": name for what, name in names.items()}
+    source = kafka_source(options, NUMBERS)
+    rows, _ = rows_of(source)
+    moment = datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC)
+    assert rows == [{"n": 1, "k": b"\xff", "p": 1, "o": 0, "t": moment, "hs": [("h", b"v")]}]
+    assert source.full_schema().names == list(rows[0])
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        ({"include.key.as": "N"}, "two columns 'N'"),
+        ({"include.key.as": "k", "include.offset.as": "K"}, "two columns 'K'"),
+        ({"include.offset.as": "_offset", "include.metadata": "true"}, "two columns '_offset'"),
+        ({"key.format": "json", "key.columns": "m"}, "'key.columns' names 'm'"),
+    ],
+)
+def test_names_that_clash_or_are_unknown_are_refused(
+    cluster: Cluster, kafka_source: MakeSource, options: dict[str, str], complaint: str
+) -> None:
+    with pytest.raises(OptionError, match=complaint):
+        kafka_source(cluster.kafka_options("t") | options, NUMBERS).full_schema()
+
+
+def test_a_change_log_s_updates_are_two_rows_of_one_record_and_tombstones_none(
+    cluster: Cluster, kafka_source: MakeSource
+) -> None:
+    topic = cluster.make_topic(1)
+    for value in (b'{"op": "c", "after": {"n": 1}}', b'{"op": "u", "before": {"n": 1}, "after": {"n": 2}, "ts_ms": 5}',
+                  b'{"op": "u", "after": {"n": 3}}', b'{"op": "d", "before": {"n": 2}}', None):  # fmt: skip
+        cluster.produce(topic, [value], key=b'{"k": 9}')
+    options = {"format": "debezium-json", "key.format": "json", "key.columns": "k", "include.offset.as": "o"}
+    schema = StructType([StructField("k", LongType()), StructField("n", LongType())])
+    source = kafka_source(cluster.kafka_options(topic) | options, schema)
+    source.open()
+    start = source.initial_offsets()
+    end = source.latest_offsets(start, None)
+    batches = [batch for split in source.plan_batches(start, end, 1) for batch in source.read_batch(split)]
+    rows = [tuple(row.values()) for batch in batches for row in batch.records.to_pylist()]
+    assert rows == [
+        (9, 1, "c", None, 1, 0),
+        (9, 1, "u", 5, -1, 1),
+        (9, 2, "u", 5, 1, 1),
+        (9, 2, "d", None, -1, 3),
+    ]
+    assert sum(batch.skipped for batch in batches) == 1
+    assert sum(batch.read for batch in batches) == 5
+    assert [item.offset for batch in batches for item in batch.rejected] == [2]
+
+
+def test_header_lines_and_comments_are_counted_as_skipped(cluster: Cluster, kafka_source: MakeSource) -> None:
+    topic = cluster.make_topic(1)
+    cluster.produce(topic, [b"n", b"# one", b"1", b"x", b"n"])
+    options = cluster.kafka_options(topic, format="csv") | {"csv.header": "true", "csv.comment": "#"}
+    source = kafka_source(options, NUMBERS)
+    source.open()
+    start = source.initial_offsets()
+    end = source.latest_offsets(start, None)
+    batches = [batch for split in source.plan_batches(start, end, 1) for batch in source.read_batch(split)]
+    assert [row for batch in batches for row in batch.records.to_pylist()] == [{"n": 1}]
+    assert sum(batch.skipped for batch in batches) == 3
+    assert sum(batch.read for batch in batches) == 5

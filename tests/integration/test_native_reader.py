@@ -78,7 +78,66 @@ def test_both_readers_give_the_same_rows_keys_headers_and_refusals(
     assert first[1]
 
 
-def test_a_partition_that_goes_on_fetching_is_met_again_and_skips_nothing(cluster: Cluster) -> None:
+SHAPES: dict[str, tuple[dict[str, str], list[bytes | None]]] = {
+    "csv lines": (
+        {"format": "csv", "csv.header": "true", "csv.comment": "#"},
+        [b"n,s", b"1,x", b"# said", b"2,", b"oops,x", None, b""],
+    ),
+    "a change log": (
+        {"format": "debezium-json", "include.timestamp.as": "at"},
+        [
+            b'{"op": "c", "after": {"n": 1, "s": "a"}, "ts_ms": 1}',
+            b'{"op": "u", "before": {"n": 1, "s": "a"}, "after": {"n": 1, "s": "b"}, "ts_ms": 2}',
+            None,
+            b'{"payload": {"op": "d", "before": {"n": 1, "s": "b"}, "ts_ms": 3}}',
+            b'{"op": "u", "after": {"n": 1}, "ts_ms": 4}',
+            b"{",
+        ],
+    ),
+}
+
+
+@pytest.mark.parametrize("keyed", [False, True])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_both_readers_skip_double_and_key_the_same_records(
+    cluster: Cluster, plainly: Any, monkeypatch: pytest.MonkeyPatch, shape: str, keyed: bool
+) -> None:
+    more, values = SHAPES[shape]
+    topic = cluster.make_topic(1)
+    keys = [b'{"k": 1}', None, b'{"k": "x"}', b'{"k": null}', b"{"]
+    producer = cluster.transactional_producer()
+    producer.begin_transaction()
+    for index, value in enumerate(values * 11):
+        producer.produce(topic, value, keys[index % len(keys)], partition=0)
+    producer.commit_transaction(30)
+    schema = StructType([*MIXED.fields, *([StructField("k", LongType())] if keyed else [])])
+    key = {"key.format": "json", "key.columns": "k"} if keyed else {}
+    options = cluster.kafka_options(topic, include_metadata="true") | more | key
+    split = KafkaSplit((Range(topic, 0, 0, len(values) * 11),))
+
+    def everything() -> tuple[Any, ...]:
+        source = kafka_source(options, schema)
+        batches = list(source.read_batch(split))
+        source.close()
+        assert sum(batch.read for batch in batches) == len(values) * 11
+        rows = [row for batch in batches for row in batch.records.to_pylist()]
+        # Both find text that does not parse; each says in its own words where that shows.
+        bad = [
+            (bad.offset, bad.kind, bad.message if bad.kind != "MalformedPayload" else bad.message[:4])
+            for batch in batches
+            for bad in batch.rejected
+        ]
+        return rows, bad, sum(b.skipped for b in batches), sum(b.extra for b in batches)
+
+    with monkeypatch.context() as alone:
+        alone.delattr("forebay.kafka.connector._read_plain")
+        first = everything()
+    plainly()
+    assert first == everything()
+    assert all(first[:3])
+
+
+def test_one_range_after_another_skips_nothing(cluster: Cluster) -> None:
     topic = cluster.make_topic(1)
     cluster.produce(topic, numbers(200_000), partition=0)
     source = kafka_source(cluster.kafka_options(topic))

@@ -68,8 +68,10 @@ def check_agreement(
     plain = decoder(format, schema, options or {})
     expected = plain.decode(values)
     made = native.Decoder(format, plain.schema, dict(options or {}))
+    good = list(range(len(values))) if expected.good is None else expected.good
     for _ in range(2):  # a decoder holds nothing back from one call to the next
-        found, bad = made.decode(list(values))
+        found, of, bad, skipped = made.decode_rows(list(values))
+        assert (of, skipped) == (good, expected.skipped)
         batch = pa.record_batch(found)
         batch.validate(full=True)
         refused = [(values[item[0]], item[1]) for item in bad]
@@ -178,6 +180,24 @@ def test_both_split_the_same_csv(texts: list[str], delimiter: str, quote: str, e
     options = {"csv.delimiter": delimiter, "csv.quote": quote, "csv.escape": escape, "csv.null": "0"}
     for width in (1, 2):
         schema = StructType([StructField(f"c{place}", StringType(), place > 0) for place in range(width)])
+        check_agreement("csv", schema, [text.encode() for text in texts], options)
+
+
+@settings(max_examples=300, suppress_health_check=SLOW)
+@given(
+    st.lists(
+        st.one_of(
+            CSV_TEXT, st.sampled_from(["c0,c1", "C1,c0", "c0", "é,C0", "#a", "#\\n", "#\\nc0", '"#"', "\ta"])
+        ),
+        max_size=6,
+    ),
+    st.sampled_from(["", "#", "'", "\\t"]),
+    st.sampled_from(["true", "True", "false"]),
+)
+def test_both_skip_the_same_csv(texts: list[str], comment: str, header: str) -> None:
+    options = {"csv.header": header, "csv.comment": comment}
+    for names in (["c0"], ["c0", "c1"], ["É", "c0"]):
+        schema = StructType([StructField(name, StringType()) for name in names])
         check_agreement("csv", schema, [text.encode() for text in texts], options)
 
 

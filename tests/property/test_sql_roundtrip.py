@@ -86,13 +86,17 @@ def sources(draw: some.DrawFn) -> CreateSource:
         if found and draw(some.booleans())
         else None
     )
+    parts = some.sampled_from(["key", "partition", "offset", "timestamp", "headers"])
+    free = names.filter(lambda name: name.lower() not in {column.lower() for column in found})
+    pairs = some.tuples(parts, free)
+    included = draw(some.lists(pairs, max_size=3, unique_by=(lambda p: p[0], lambda p: p[1].lower())))
     replace, exists = draw(some.sampled_from([(False, False), (True, False), (False, True)]))
     return CreateSource(
         name=draw(names),
         columns=columns,
         watermark=watermark,
         connector=draw(some.sampled_from(["kafka", "datagen"])),
-        options=draw(options),
+        options=draw(options) | {f"include.{part}.as": OptionValue(name) for part, name in included},
         on_error=draw(some.none() | policies),
         if_not_exists=exists,
         or_replace=replace,
@@ -107,7 +111,7 @@ def test_a_source_survives_printing_and_parsing(source: CreateSource) -> None:
 
 
 VOCABULARY = """CREATE OR REPLACE SOURCE TABLE MATERIALIZED VIEW IF NOT EXISTS t a ts ( ) , ; . = - ' " ` /* */ --
-WITH FROM KAFKA FORMAT JSON USING SCHEMA REGISTRY ON ERROR skip WATERMARK FOR AS INTERVAL '5' SECOND BIGINT < > :
+WITH FROM KAFKA FORMAT JSON INCLUDE KEY USING SCHEMA REGISTRY ON ERROR skip WATERMARK FOR AS INTERVAL '5' SECOND BIGINT < > :
 ARRAY STRUCT DECIMAL SELECT count(*) TUMBLE HOP SESSION GROUP BY ORDER LIMIT UNION ALL JOIN EMIT CHANGES WINDOW
 CLOSE DROP SHOW DESCRIBE EXPLAIN SUBSCRIBE 'x' 'connector' 1 1.5 true NULL * + CASE WHEN END OVER LATERAL"""
 WORDS = some.sampled_from([*VOCABULARY.split(), "\n"])

@@ -112,3 +112,9 @@ SUBSCRIBE v
 SUBSCRIBE TO v
 subscribe `odd name`
 CREATE SOURCE t (a STRUCT<bytes: BYTES NOT NULL, date: DATE>, b ARRAY<STRUCT<bytes BYTES>>, bytes BYTES NOT NULL) WITH (connector = 'kafka')
+CREATE SOURCE t (a INT) FROM KAFKA (topic = 't') FORMAT JSON INCLUDE KEY AS k, PARTITION AS p, OFFSET AS o, TIMESTAMP AS sent, HEADERS AS h
+CREATE SOURCE t (a INT) FROM KAFKA (topic = 't') FORMAT DEBEZIUM_JSON USING SCHEMA REGISTRY (url = 'u') INCLUDE KEY ON ERROR = 'skip'
+CREATE SOURCE t (a INT) FROM KAFKA (topic = 't', 'include.offset.as' = 'o') INCLUDE TIMESTAMP AS `key`
+CREATE SOURCE t (a INT, WATERMARK FOR sent AS sent - INTERVAL '5' SECOND) FROM KAFKA (topic = 't') INCLUDE TIMESTAMP AS sent
+CREATE SOURCE TABLE t (a INT) WITH ('connector' = 'kafka', 'topic' = 't') INCLUDE HEADERS AS h
+CREATE SOURCE TABLE t (a INT, WATERMARK FOR sent) WITH ('connector' = 'kafka', 'topic' = 't') INCLUDE TIMESTAMP AS sent

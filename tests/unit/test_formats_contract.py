@@ -23,7 +23,8 @@ from pyspark.sql.worker.plan_data_source_read import records_to_arrow_batches
 
 from forebay.errors import UnsupportedSqlError
 from forebay.formats import FORMATS, Kind, decoder
-from forebay.formats.batches import decode_each
+from forebay.formats.batches import decode_all, decode_each
+from forebay.formats.debezium_format import CHANGE
 
 FLAT = StructType(
     [
@@ -80,13 +81,14 @@ PAYLOADS = {
     "json": (NESTED, b'{"id": 1, "tags": ["a"], "counts": {"k": {"id": 2, "at": 0}}}'),
     "avro": (NESTED, b"\x02\x02\x02a\x00\x02\x02k\x04\x00"),
     "protobuf": (PARTS, b"\x08\x01\x12\x01a\x1a\x07\x0a\x01k\x12\x02\x08\x02"),
+    "debezium-json": (NESTED, b'{"op": "c", "after": {"id": 1, "tags": ["a"]}, "ts_ms": 5}'),
     "csv": (FLAT, b"1,2026-01-15T10:00Z,2026-01-15T10:00,1.5"),
     "raw": (TEXT, b"as it is"),
 }
 
 
 def test_every_format_is_in_the_registry() -> None:
-    assert FORMATS == ("json", "avro", "protobuf", "csv", "raw")
+    assert FORMATS == ("json", "avro", "protobuf", "debezium-json", "csv", "raw")
     assert tuple(PAYLOADS) == FORMATS
 
 
@@ -106,6 +108,8 @@ def test_batches_pass_spark_s_own_check_unchanged(name: str) -> None:
     schema, payload = PAYLOADS[name]
     decoded = decoder(name, schema, OPTIONS).decode([payload])
     assert decoded.bad == []
+    if name == "debezium-json":
+        schema = StructType([*schema, *CHANGE])
     passed = records_to_arrow_batches(iter([decoded.batch]), 1000, schema, DataSource({}))
     assert next(iter(passed)) is decoded.batch
     decoded.batch.validate(full=True)
@@ -129,13 +133,14 @@ def test_a_decoder_travels_to_an_executor(name: str) -> None:
 @pytest.mark.parametrize("name", FORMATS)
 def test_no_column_or_a_field_twice_in_a_struct_cannot_be_read(name: str) -> None:
     twice = StructType([StructField("a", LongType()), StructField("a", LongType())])
-    for schema in (StructType([]), StructType([StructField("s", twice)])):
+    nothing = [StructType([])] if name != "debezium-json" else []  # a change alone is something
+    for schema in (*nothing, StructType([StructField("s", twice)])):
         with pytest.raises(UnsupportedSqlError):
             decoder(name, schema, OPTIONS)
 
 
 def test_an_unknown_format_names_the_known_ones() -> None:
-    with pytest.raises(UnsupportedSqlError, match="json, avro, protobuf, csv, raw"):
+    with pytest.raises(UnsupportedSqlError, match="json, avro, protobuf, debezium-json, csv, raw"):
         decoder("xml", TEXT, {})
 
 
@@ -154,3 +159,20 @@ def test_a_failure_that_nobody_foresaw_costs_one_record() -> None:
     assert [(record.index, record.kind, record.message) for record in decoded.bad] == [
         (1, Kind.Other, "KeyError: b'b'")
     ]
+
+
+def test_a_payload_ends_in_the_batch_among_the_bad_or_among_the_skipped() -> None:
+    def rows(payload: bytes | None) -> list[list[str]]:
+        return [[letter] for letter in {b"two": "xy", b"one": "z", b"none": ""}[payload]]  # type: ignore[index]
+
+    decoded = decode_all([b"two", b"bad", b"none", b"one"], decoder("raw", TEXT, {}).schema, rows)
+    assert decoded.batch.to_pylist() == [{"value": "x"}, {"value": "y"}, {"value": "z"}]
+    assert decoded.good == [0, 0, 3]
+    assert [record.index for record in decoded.bad] == [1]
+    assert decoded.skipped == [2]
+
+
+def test_a_refusal_says_where_in_the_record_it_is() -> None:
+    bad = decoder("json", NESTED, {}).decode([b'{"id": 1, "tags": [1]}', b"{"]).bad
+    assert [record.path for record in bad] == ["tags[0]", ""]
+    assert bad[0].message.startswith("tags[0]: ")

@@ -186,3 +186,45 @@ def test_characters_that_contradict_each_other_are_refused() -> None:
 def test_nested_columns_are_refused_when_the_decoder_is_built(data_type: DataType) -> None:
     with pytest.raises(UnsupportedSqlError, match="c0"):
         decoder("csv", of(data_type), {})
+
+
+@pytest.mark.parametrize("line", ["c0,c1", "C0,c1\n", '"c0",c1\r\n'])
+def test_a_header_line_is_skipped_wherever_it_comes(line: str) -> None:
+    made = decoder("csv", TWO, {"csv.header": "true"})
+    decoded = made.decode([line.encode(), b"1,a", line.encode(), b"x,a"])
+    assert decoded.skipped == [0, 2]
+    assert decoded.good == [1]
+    assert [record.index for record in decoded.bad] == [3]
+
+
+def test_without_the_option_a_header_line_is_a_record() -> None:
+    decoded = decoder("csv", of(StringType(), StringType()), {}).decode([b"c0,c1"])
+    assert decoded.batch.to_pylist() == [{"c0": "c0", "c1": "c1"}]
+
+
+def test_a_header_line_in_another_order_is_refused_and_never_a_row_of_names() -> None:
+    decoded = decoder("csv", of(StringType(), StringType()), {"csv.header": "true"}).decode([b"c1,c0"])
+    assert (decoded.bad[0].kind, decoded.skipped) == (Kind.SchemaMismatch, [])
+    assert "another order" in decoded.bad[0].message
+
+
+def test_comments_are_skipped_but_not_what_follows_them_in_a_message() -> None:
+    made = decoder("csv", TWO, {"csv.comment": "#"})
+    decoded = made.decode([b"# 1,a", b"#\n", b"# x\n1,a", b'1,"#"', b" #,a"])
+    assert decoded.skipped == [0, 1]
+    assert decoded.good == [3]
+    assert [(record.index, record.kind) for record in decoded.bad] == [
+        (2, Kind.MalformedPayload),
+        (4, Kind.TypeConversion),
+    ]
+    assert "more than one line" in decoded.bad[0].message
+
+
+def test_a_quoted_first_character_begins_no_comment() -> None:
+    assert read(of(StringType()), '"# a"', comment="#") == ([["# a"]], [])
+
+
+@pytest.mark.parametrize("other", ["delimiter", "quote", "escape"])
+def test_a_comment_cannot_begin_with_a_character_that_means_something_else(other: str) -> None:
+    with pytest.raises(OptionConflictError, match="comment"):
+        read(TWO, "1,a", **{other: "#", "comment": "#"})

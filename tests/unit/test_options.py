@@ -165,7 +165,7 @@ def test_no_option_is_declared_twice(table: OptionTable) -> None:
 def test_formats_are_those_of_the_specification() -> None:
     for word in ("json", "avro", "protobuf", "debezium-json", "csv", "raw"):
         assert bind(format=word)["format"] == word
-        assert bind(key_format=word.upper())["key.format"] == word
+        assert bind(key_format=word.upper(), key_columns="id")["key.format"] == word
 
 
 def test_the_table_is_a_json_schema_for_editors() -> None:
@@ -535,3 +535,17 @@ def test_bound_options_are_a_mapping_of_every_declared_name() -> None:
 def test_options_that_this_version_only_keeps_are_named_when_given() -> None:
     bound = KAFKA.bind(REQUIRED | {"watermark.idle.timeout.ms": "5"})
     assert bound.without_effect() == ["watermark.idle.timeout.ms"]
+
+
+def test_a_key_s_format_and_its_columns_come_together() -> None:
+    with pytest.raises(MissingOptionError, match=r"'key\.format' needs 'key\.columns'"):
+        bind(key_format="json")
+    with pytest.raises(MissingOptionError, match=r"'key\.columns' needs 'key\.format'"):
+        bind(key_columns="id")
+    assert bind(key_format="csv", key_columns="a, b")["key.columns"] == ("a", "b")
+    assert bind(format="raw", key_format="raw")["key.columns"] is None
+
+
+def test_a_key_has_the_options_of_its_format_to_itself() -> None:
+    bound = bind(**{"key.csv.delimiter": ";", "csv.quote": ""})
+    assert (bound["csv.delimiter"], bound["key.csv.delimiter"], bound["csv.quote"]) == (",", ";", "")

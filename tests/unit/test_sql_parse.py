@@ -273,3 +273,10 @@ def test_nothing_becomes_a_command_that_sqlglot_did_not_understand(caplog: pytes
         with pytest.raises(StatementError):
             parse(text)
     assert not caplog.records
+
+
+def test_include_is_options_under_another_name_and_is_printed_as_the_clause() -> None:
+    written = source("CREATE SOURCE t (a INT) FROM KAFKA (topic = 't') INCLUDE KEY AS k, OFFSET")
+    assert texts(written.options) == {"topic": "t", "include.key.as": "k", "include.offset.as": "_offset"}
+    assert written.options["include.key.as"].position == Position(1, 58, 8)
+    assert to_sql(written).splitlines()[-1] == "INCLUDE KEY AS k, OFFSET AS _offset"

@@ -11,6 +11,9 @@ use arrow_schema::{Fields, Schema};
 #[derive(Clone, Copy)]
 pub enum Origin {
     Value(usize),
+    /// A column of the key's decoder.
+    KeyPart(usize),
+    /// The key as it is.
     Key,
     Partition,
     Offset,
@@ -20,11 +23,16 @@ pub enum Origin {
 
 pub struct Rows {
     values: Option<Decoder>,
-    /// All but the value's columns, each with its origin and its place in the batch.
+    keys: Option<Decoder>,
+    /// The columns that no decoder fills, each with its origin and its place in the batch.
     others: Vec<(Origin, usize, Column)>,
     origins: Vec<Origin>,
     pub fields: Fields,
     count: usize,
+    /// Records that are in the rows; a change log has some that are two rows.
+    pub taken: usize,
+    /// Records that hold no row and are not meant to.
+    pub skipped: usize,
     pub bytes: usize,
     pub rejected: Vec<Rejected>,
 }
@@ -37,18 +45,33 @@ pub struct Rejected {
 }
 
 impl Rows {
-    pub fn new(values: Option<Decoder>, schema: &Schema, origins: Vec<Origin>) -> Result<Self, String> {
+    pub fn new(
+        values: Option<Decoder>,
+        keys: Option<Decoder>,
+        schema: &Schema,
+        origins: Vec<Origin>,
+    ) -> Result<Self, String> {
         if schema.fields().len() != origins.len() {
             return Err("a column without an origin".into());
         }
         let mut others = Vec::new();
         for (place, (origin, field)) in origins.iter().zip(schema.fields()).enumerate() {
-            if !matches!(origin, Origin::Value(_)) {
-                others.push((*origin, place, Column::new(field)?));
+            let known = |decoder: &Option<Decoder>, index: usize| {
+                let found = decoder.as_ref().is_some_and(|decoder| index < decoder.columns.len());
+                if found { Ok(()) } else { Err(format!("column {}: no such origin", field.name())) }
+            };
+            match origin {
+                Origin::Value(index) => known(&values, *index)?,
+                Origin::KeyPart(index) => known(&keys, *index)?,
+                _ => others.push((*origin, place, Column::new(field)?)),
             }
         }
+        for (_, _, column) in others.iter_mut().filter(|(origin, _, _)| matches!(origin, Origin::Key)) {
+            column.name = "key".into(); // whatever it is called in the batch
+        }
         let fields = schema.fields().clone();
-        Ok(Rows { values, others, origins, fields, count: 0, bytes: 0, rejected: Vec::new() })
+        let (count, taken, skipped, bytes, rejected) = (0, 0, 0, 0, Vec::new());
+        Ok(Rows { values, keys, others, origins, fields, count, taken, skipped, bytes, rejected })
     }
 
     pub fn count(&self) -> usize {
@@ -60,7 +83,11 @@ impl Rows {
     #[inline]
     pub fn push(&mut self, range: usize, partition: i32, record: &Record<'_>) -> Option<u32> {
         match self.take(partition, record) {
-            Ok(()) => self.count += 1,
+            Ok(0) => self.skipped += 1,
+            Ok(rows) => {
+                self.count += rows;
+                self.taken += 1;
+            }
             Err(Refusal { wants: Some(id), .. }) => return Some(id),
             Err(refusal) => {
                 let value = record.value.map(<[u8]>::to_vec);
@@ -85,16 +112,36 @@ impl Rows {
         self.rejected.push(Rejected { range, offset, refusal, value: None });
     }
 
+    /// How many rows the record is.
     #[inline]
-    fn take(&mut self, partition: i32, record: &Record<'_>) -> Result<(), Refusal> {
-        if let Some(decoder) = &mut self.values {
-            decoder.decode(record.value)?;
+    fn take(&mut self, partition: i32, record: &Record<'_>) -> Result<usize, Refusal> {
+        let rows = match &mut self.values {
+            Some(decoder) => decoder.decode(record.value)?,
+            None => 1,
+        };
+        for _ in 0..rows {
+            if let Err(refusal) = self.take_key(record).and_then(|()| self.take_others(partition, record)) {
+                let count = self.count;
+                [&mut self.values, &mut self.keys].into_iter().flatten().for_each(|d| d.truncate(count));
+                self.others.iter_mut().for_each(|(_, _, column)| column.truncate(count));
+                return Err(refusal);
+            }
         }
-        self.take_others(partition, record).inspect_err(|_| {
-            self.values.iter_mut().for_each(Decoder::undo);
-            let count = self.count;
-            self.others.iter_mut().for_each(|(_, _, column)| column.truncate(count));
-        })
+        Ok(rows)
+    }
+
+    #[inline]
+    fn take_key(&mut self, record: &Record<'_>) -> Result<(), Refusal> {
+        let Some(keys) = &mut self.keys else { return Ok(()) };
+        let taken = match record.key {
+            None => keys.absent("NOT NULL, but the record has no key").map(|()| 1),
+            key => keys.decode(key),
+        };
+        match taken {
+            Ok(1) => Ok(()),
+            Ok(_) => Err(Refusal::malformed("a header line or a comment, and no key").within(".key")),
+            Err(refusal) => Err(refusal.within(".key")),
+        }
     }
 
     #[inline]
@@ -121,15 +168,15 @@ impl Rows {
     pub fn finish(&mut self) -> (Vec<ArrayData>, usize) {
         let mut columns = Vec::with_capacity(self.origins.len());
         for (place, origin) in self.origins.iter().enumerate() {
-            let column = match (origin, &mut self.values) {
-                (Origin::Value(index), Some(decoder)) => decoder.columns.get_mut(*index),
+            let column = match origin {
+                Origin::Value(index) => self.values.as_mut().and_then(|d| d.columns.get_mut(*index)),
+                Origin::KeyPart(index) => self.keys.as_mut().and_then(|d| d.columns.get_mut(*index)),
                 _ => self.others.iter_mut().find(|(_, at, _)| *at == place).map(|(_, _, column)| column),
             };
             columns.extend(column.map(Column::finish));
         }
-        if let Some(decoder) = &mut self.values {
-            decoder.columns.iter_mut().for_each(|column| column.truncate(0)); // those that nobody asked for
-            decoder.clear();
+        for decoder in [&mut self.values, &mut self.keys].into_iter().flatten() {
+            decoder.truncate(0); // and the columns that nobody asked for
         }
         let count = std::mem::take(&mut self.count);
         self.bytes = 0;

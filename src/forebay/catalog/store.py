@@ -6,6 +6,7 @@ SQL that made them, with secrets masked: a secret is never written to disk.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sqlite3
 import threading
@@ -39,7 +40,7 @@ CREATE TABLE IF NOT EXISTS batches (
 CREATE TABLE IF NOT EXISTS totals (
     view TEXT NOT NULL, source TEXT NOT NULL, batch INTEGER NOT NULL, records INTEGER NOT NULL,
     rejected TEXT NOT NULL, example TEXT, lost TEXT NOT NULL, late INTEGER NOT NULL, offsets TEXT NOT NULL, at_ms INTEGER NOT NULL,
-    PRIMARY KEY (view, source)
+    skipped INTEGER NOT NULL DEFAULT 0, PRIMARY KEY (view, source)
 );
 """
 
@@ -79,11 +80,12 @@ class BatchRecord:
     late: int  # rows that came after their window had been closed; Spark leaves them out
     offsets: Mapping[str, Any]
     duration_ms: int
+    skipped: int = 0  # records without a row that are not bad: header lines, comments, tombstones
 
 
 @dataclass(frozen=True)
 class Totals:
-    """What a view has taken from a source in all its life. `records` counts the rejected ones too."""
+    """What a view has taken from a source in all its life. `records` counts the rejected and the skipped too."""
 
     view: str
     source: str
@@ -95,6 +97,7 @@ class Totals:
     late: int
     offsets: Mapping[str, Any]
     at_ms: int
+    skipped: int = 0
 
 
 class Catalog:
@@ -109,6 +112,13 @@ class Catalog:
         self._connection.execute("PRAGMA journal_mode=WAL")
         self._connection.execute("PRAGMA synchronous=NORMAL")
         self._connection.executescript(_SCHEMA)
+        self._upgrade()
+
+    def _upgrade(self) -> None:
+        """A catalog that was made before there was a count of skipped records gets one."""
+        if "skipped" not in [row["name"] for row in self._rows("PRAGMA table_info(totals)")]:
+            with contextlib.suppress(sqlite3.OperationalError):  # another process was first
+                self._connection.execute("ALTER TABLE totals ADD COLUMN skipped INTEGER NOT NULL DEFAULT 0")
 
     def close(self) -> None:
         with self._lock:
@@ -195,11 +205,11 @@ class Catalog:
                 rejected[kind] = rejected.get(kind, 0) + count
             lost = [*(json.loads(known["lost"]) if known else ()), *record.lost]
             db.execute(
-                "INSERT OR REPLACE INTO totals VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                "INSERT OR REPLACE INTO totals VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
                 (record.view, record.source, record.batch, record.records + (known["records"] if known else 0),
                  json.dumps(rejected), record.example or (known["example"] if known else None),
                  json.dumps(lost), record.late + (known["late"] if known else 0),
-                 json.dumps(dict(record.offsets)), now),
+                 json.dumps(dict(record.offsets)), now, record.skipped + (known["skipped"] if known else 0)),
             )  # fmt: skip
             db.execute(
                 "INSERT INTO batches VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET "
@@ -241,4 +251,5 @@ def _totals(row: sqlite3.Row) -> Totals:
     return Totals(
         row["view"], row["source"], row["batch"], row["records"], json.loads(row["rejected"]), row["example"],
         tuple(json.loads(row["lost"])), row["late"], json.loads(row["offsets"]), row["at_ms"],
+        row["skipped"],
     )  # fmt: skip

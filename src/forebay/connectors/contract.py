@@ -88,6 +88,13 @@ class SourceBatch:
 
     records: pa.RecordBatch
     rejected: Sequence[RejectedRecord] = ()
+    skipped: int = 0  # records that hold no row and are not meant to: a header line, a comment, a tombstone
+    extra: int = 0  # rows beyond one a record: an update in a change log is two
+
+    @property
+    def read(self) -> int:
+        """How many of the source's records this is, the good, the rejected and the skipped."""
+        return int(self.records.num_rows) - self.extra + len(self.rejected) + self.skipped
 
 
 @dataclass(frozen=True)
@@ -149,6 +156,11 @@ class SourceConnector(ABC):
     def for_workers(self) -> dict[str, str]:
         """The options as a worker gets them: nothing in them is looked up on the machine where it runs."""
         return {key: dereference(key, text) for key, text in self.config.options.items()}
+
+    @property
+    def change_log(self) -> bool:
+        """Whether a row is a change of a table, with its weight in `_weight`, rather than a fact of its own."""
+        return False
 
     @abstractmethod
     def full_schema(self) -> StructType:

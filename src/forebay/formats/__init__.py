@@ -10,16 +10,18 @@ from forebay.errors import UnsupportedSqlError
 from forebay.formats.avro_format import AvroDecoder
 from forebay.formats.contract import BadRecord, Decoded, Decoder, Kind
 from forebay.formats.csv_format import CsvDecoder
+from forebay.formats.debezium_format import DebeziumDecoder, DebeziumKeyDecoder
 from forebay.formats.json_format import JsonDecoder
 from forebay.formats.protobuf_format import ProtobufDecoder
 from forebay.formats.raw_format import RawDecoder
 
-__all__ = ["FORMATS", "BadRecord", "Decoded", "Decoder", "Kind", "decoder"]
+__all__ = ["FORMATS", "BadRecord", "Decoded", "Decoder", "Kind", "decoder", "key_decoder"]
 
 _DECODERS: dict[str, Callable[[StructType, Mapping[str, str]], Decoder]] = {
     "json": JsonDecoder,
     "avro": AvroDecoder,
     "protobuf": ProtobufDecoder,
+    "debezium-json": DebeziumDecoder,
     "csv": CsvDecoder,
     "raw": RawDecoder,
 }
@@ -37,3 +39,10 @@ def decoder(format: str, schema: StructType, options: Mapping[str, str]) -> Deco
         known = ", ".join(FORMATS)
         raise UnsupportedSqlError(f"unknown format {format!r}", remedy=f"the formats are {known}")
     return _DECODERS[format](schema, options)
+
+
+def key_decoder(format: str, schema: StructType, options: Mapping[str, str]) -> Decoder:
+    """The decoder of a record's key: the same, but that a change's key is not itself a change."""
+    if format == "debezium-json":
+        return DebeziumKeyDecoder(schema, options)
+    return decoder(format, schema, options)

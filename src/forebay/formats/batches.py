@@ -30,23 +30,45 @@ def arrow_schema(schema: StructType) -> pa.Schema:
 
 
 def decode_each(
-    values: Sequence[bytes | None], schema: pa.Schema, row: Callable[[bytes | None], Sequence[Any]]
+    values: Sequence[bytes | None], schema: pa.Schema, row: Callable[[bytes | None], Sequence[Any] | None]
 ) -> Decoded:
-    """Call `row` for each payload; it returns one value a column or raises `RefusedError`.
+    """Call `row` for each payload; it returns one value a column, None to skip, or raises `RefusedError`.
 
     A row is complete before it is kept, so a record that fails in its last column leaves nothing behind.
     """
+
+    def rows(payload: bytes | None) -> Sequence[Sequence[Any]]:
+        found = row(payload)
+        return () if found is None else (found,)
+
+    return decode_all(values, schema, rows)
+
+
+def decode_all(
+    values: Sequence[bytes | None],
+    schema: pa.Schema,
+    rows_of: Callable[[bytes | None], Sequence[Sequence[Any]]],
+) -> Decoded:
+    """The same, where a payload may be any number of rows; one that is none is skipped."""
     rows: list[Sequence[Any]] = []
+    good: list[int] = []
     bad: list[BadRecord] = []
+    skipped: list[int] = []
     for index, payload in enumerate(values):
         try:
-            rows.append(row(payload))
+            found = rows_of(payload)
         except RefusedError as refused:
-            bad.append(BadRecord(index, refused.kind, refused.message))
+            bad.append(BadRecord(index, refused.kind, refused.message, refused.path.removeprefix(".")))
         except Exception as error:
             # Nothing is known to end here. If something does, it costs this record and not the query.
             bad.append(BadRecord(index, Kind.Other, f"{type(error).__name__}: {shorten(str(error))}"))
-    return Decoded(_batch(schema, rows), _good(len(values), bad), bad)
+        else:
+            rows += found
+            good += [index] * len(found)
+            if not found:
+                skipped.append(index)
+    plain = not bad and not skipped and len(rows) == len(values)
+    return Decoded(_batch(schema, rows), None if plain else good, bad, skipped)
 
 
 def _batch(schema: pa.Schema, rows: list[Sequence[Any]]) -> pa.RecordBatch:
@@ -54,10 +76,3 @@ def _batch(schema: pa.Schema, rows: list[Sequence[Any]]) -> pa.RecordBatch:
     # pa.array() coerces and does not look at nullability: every value was checked before it came here.
     arrays = [pa.array(column, type=field.type) for column, field in zip(columns, schema, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
-
-
-def _good(total: int, bad: list[BadRecord]) -> list[int] | None:
-    if not bad:
-        return None
-    refused = {record.index for record in bad}
-    return [index for index in range(total) if index not in refused]

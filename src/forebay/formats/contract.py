@@ -1,14 +1,15 @@
 """The decoding contract: payloads in, typed Arrow rows and named refusals out.
 
 Whatever the bytes, `decode()` does not raise: one bad record costs one record, the good ones keep their
-order, and each payload ends either in the batch or in `bad`, never in both and never in neither. A value
-that is not what its column says is refused: it is not bent into shape and does not become NULL.
+order, and each payload ends in one of three places, never in two and never in none: in the batch, in `bad`,
+or in `skipped`. A value that is not what its column says is refused: it is not bent into shape and does not
+become NULL.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
 
@@ -44,18 +45,23 @@ class BadRecord:
     index: int
     kind: Kind
     message: str
+    path: str = ""
+    """Where in the record, if it is one place. The message begins with it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
     """What became of the values given.
 
-    `good` has, for each row of `batch`, the index of its payload; None means that all were good.
+    `good` has, for each row of `batch`, the index of its payload; None means that each payload is one row.
+    An index occurs twice where a payload is two rows: an update in a change log takes one back and adds one.
+    `skipped` has the payloads that hold no row and are not meant to: a header line, a comment, a tombstone.
     """
 
     batch: pa.RecordBatch
     good: list[int] | None
     bad: list[BadRecord]
+    skipped: list[int] = field(default_factory=list)
 
 
 class Decoder(Protocol):

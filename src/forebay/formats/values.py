@@ -27,7 +27,7 @@ class Ambiguous(dict[str, Any]):
 
 def row_converter(schema: StructType) -> Convert:
     """From one top-level value to the list of the columns' values."""
-    columns = _fields(schema)
+    columns = fields_converter(schema)
 
     def convert(value: Any) -> list[Any]:
         if not isinstance(value, dict):
@@ -67,7 +67,7 @@ def _parts(data_type: DataType) -> Iterator[DataType]:
             yield from _parts(data_type.valueType)
 
 
-def _fields(schema: StructType) -> Convert:
+def fields_converter(schema: StructType) -> Convert:
     fields = [(field.name, converter(field.dataType), not field.nullable) for field in schema]
     names = {field.name for field in schema}
 
@@ -95,7 +95,7 @@ def _fields(schema: StructType) -> Convert:
 
 
 def _struct(data_type: StructType) -> Convert:
-    columns = _fields(data_type)
+    columns = fields_converter(data_type)
     names = data_type.fieldNames()
 
     def convert(value: Any) -> dict[str, Any]:

@@ -37,6 +37,7 @@ from forebay.formats import Kind
 from forebay.formats.avro_schema import FILE_OPTION, OPTION, written_schema
 from forebay.formats.protobuf_schema import settled
 from forebay.kafka.admin import Cluster, Partition, Topic
+from forebay.kafka.columns import CHANGE_LOG, RAW_COLUMNS, layout
 from forebay.kafka.consumers import CACHE
 from forebay.kafka.native_reader import NativeReader, TlsRefusedError
 from forebay.kafka.offsets import (
@@ -50,7 +51,7 @@ from forebay.kafka.offsets import (
 )
 from forebay.kafka.options import FORMATS, KAFKA
 from forebay.kafka.reader import RangeReader
-from forebay.kafka.rows import RAW_COLUMNS, RowDecoder, full_schema
+from forebay.kafka.rows import RowDecoder
 from forebay.kafka.settings import address, check_settings, consumer_settings
 from forebay.options import Options
 
@@ -88,18 +89,16 @@ class KafkaSource(SourceConnector):
 
     def for_workers(self) -> dict[str, str]:
         options = super().for_workers()
-        if self.options["format"] == "protobuf" and not self.options["schema.registry.url"]:
-            return settled(options)
-        if FILE_OPTION in options:
-            text = written_schema(options) or ""
-            return {key: value for key, value in options.items() if key != FILE_OPTION} | {OPTION: text}
+        for prefix, form in (("", "format"), ("key.", "key.format")):
+            options = _shipped(options, prefix, self.options[form], bool(self.options["schema.registry.url"]))
         return options
 
+    @property
+    def change_log(self) -> bool:
+        return bool(self.options["format"] == CHANGE_LOG)
+
     def full_schema(self) -> StructType:
-        columns = self.config.schema
-        if not columns.fields and self.options["format"] == "raw":
-            columns = RAW_COLUMNS
-        return full_schema(columns, self.options)
+        return layout(self.config.schema, self.options).schema
 
     def open(self) -> None:
         """Check settings, decoder and topics; an unreachable broker is waited for, within a limit."""
@@ -378,6 +377,22 @@ class KafkaSource(SourceConnector):
             records_per_sec=self._records / seconds,
             custom={"commits_total": float(self._commits)},
         )
+
+
+def _shipped(options: dict[str, str], prefix: str, form: str | None, registered: bool) -> dict[str, str]:
+    """The options with the schema files of a format, the key's or the value's, read and put in their place."""
+    own = {
+        name: text for key, text in options.items() if (name := key.removeprefix(prefix)) != key or not prefix
+    }
+    if form == "protobuf" and not registered:
+        found = settled(own)
+    elif form == "avro" and FILE_OPTION in own:
+        found = {name: text for name, text in own.items() if name != FILE_OPTION}
+        found[OPTION] = written_schema(own) or ""
+    else:
+        return options
+    rest = {key: text for key, text in options.items() if key.removeprefix(prefix) not in own}
+    return rest | {prefix + name: text for name, text in found.items()}
 
 
 OnLost = Callable[[Range], None] | None

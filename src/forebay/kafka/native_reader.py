@@ -62,11 +62,14 @@ class NativeReader:
         module = native()
         if module is None or "\0" in str(rows.schema):
             return None  # a NUL ends a name in Arrow's C interface
+        if rows.keys is not None and "framed" in rows.keys[2]:
+            _say_once("a key with a schema id")
+            return None
         budget = options["fetch.budget.bytes"]
         limits = (options["max.poll.records"], budget // _BATCH_SHARE, budget)
         settings = sorted((key, _text(value)) for key, value in consumer_settings(options).items())
         try:
-            reader = module.Reader(settings, rows.values, rows.schema, rows.origins, limits)
+            reader = module.Reader(settings, rows.values, rows.keys, rows.schema, rows.origins, limits)
         except ValueError as error:
             _say_once(str(error))
             return None
@@ -76,9 +79,9 @@ class NativeReader:
         """The records in batches, each partition's in order."""
         moved = looked = time.monotonic()
         while not self._reader.done:
-            batch, rejected, events = self._reader.read(_WAIT_MS)
-            if batch is not None or rejected:
-                yield self._batch(batch, rejected)
+            batch, (taken, skipped), rejected, events = self._reader.read(_WAIT_MS)
+            if batch is not None or rejected or skipped:
+                yield self._batch(batch, rejected, taken, skipped)
                 moved = time.monotonic()
             for index, code, text in events:
                 self._on_event(index, code, text)
@@ -95,7 +98,9 @@ class NativeReader:
                 self._look_for_the_rest()
                 looked = time.monotonic()
 
-    def _batch(self, batch: Any, rejected: list[tuple[int, int, str, str, bytes | None]]) -> SourceBatch:
+    def _batch(
+        self, batch: Any, rejected: list[tuple[int, int, str, str, bytes | None]], taken: int, skipped: int
+    ) -> SourceBatch:
         records = self._rows.empty() if batch is None else pa.record_batch(batch)
         return SourceBatch(
             records,
@@ -105,6 +110,8 @@ class NativeReader:
                 )
                 for index, offset, kind, message, _ in rejected
             ],
+            skipped,
+            records.num_rows - taken,
         )
 
     @property

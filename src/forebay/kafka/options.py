@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from forebay.errors import MissingOptionError, OptionConflictError, OptionValueError
@@ -12,6 +13,7 @@ from forebay.options import (
     ANY_TEXT,
     BOOLEAN,
     CHARACTER,
+    CHARACTER_OR_NONE,
     REGEX,
     SIZE,
     TEXT,
@@ -86,6 +88,22 @@ def _startup_complete(values: Mapping[str, Any]) -> None:
             )
 
 
+def _key_complete(values: Mapping[str, Any]) -> None:
+    columns, name = values["key.columns"], values["key.format"]
+    if columns and name is None:
+        raise MissingOptionError(
+            "'key.columns' needs 'key.format'",
+            option="key.format",
+            remedy="for example 'key.format' = 'json'",
+        )
+    if name is not None and not columns and not name == values["format"] == "raw":
+        raise MissingOptionError(
+            "'key.format' needs 'key.columns': which of the columns are the key's",
+            option="key.columns",
+            remedy="for example 'key.columns' = 'id'; INCLUDE KEY AS k gives the key's bytes as they are",
+        )
+
+
 _OWNED = {
     "bootstrap.servers": "write 'bootstrap.servers' without the prefix",
     "metadata.broker.list": "write 'bootstrap.servers'",
@@ -134,6 +152,68 @@ PASS_THROUGH = PassThrough(
     check=_check_pass_through,
 )
 
+INCLUDES = (
+    ("key", "the key's bytes", "k"),
+    ("partition", "the number of the partition", "p"),
+    ("offset", "the record's offset", "o"),
+    ("timestamp", "the record's timestamp", "sent_at"),
+    ("headers", "the headers, a MAP<STRING, BINARY>,", "h"),
+)
+"""What INCLUDE … AS name can add to the columns: the word, what it is, a name for it."""
+
+_FORMAT_OPTIONS = (
+    Option(
+        "avro.schema",
+        ANY_TEXT,
+        "with format = avro: the schema that the records were written with, as JSON; with a registry, "
+        "the schema that they are resolved to",
+        example='{"type": "record", "name": "t", "fields": [{"name": "id", "type": "long"}]}',
+    ),
+    Option(
+        "avro.schema.file",
+        TEXT,
+        "a file that holds what avro.schema would, read where the session runs",
+        example="schemas/order.avsc",
+    ),
+    Option(
+        "protobuf.schema",
+        ANY_TEXT,
+        "with format = protobuf: the messages' schema, as a .proto file has it",
+        example='syntax = "proto3"; message Order { int64 id = 1; }',
+    ),
+    Option(
+        "protobuf.schema.file",
+        TEXT,
+        "a .proto file with it, on the machine where the statement runs; read whenever the source is opened",
+        example="schemas/order.proto",
+    ),
+    Option(
+        "protobuf.schema.folder",
+        TEXT,
+        "where its imports are looked up, beside the well-known types; the file's own folder unless given",
+        example="schemas",
+    ),
+    Option(
+        "protobuf.descriptor",
+        TEXT,
+        "the schema as a descriptor set in base64, made by protoc --include_imports --descriptor_set_out",
+        example="CiQKC29yZGVyLnByb3RvIhUKBU9yZGVyEgwKAmlkGAEgASgD",
+    ),
+    Option("protobuf.descriptor.file", TEXT, "a file with a descriptor set", example="schemas/order.desc"),
+    Option(
+        "protobuf.message",
+        TEXT,
+        "the message that records are, by its name; needed where the schema has several",
+        example="shop.Order",
+    ),
+    Option("csv.delimiter", CHARACTER, "what separates the fields", ",", ";"),
+    Option("csv.quote", CHARACTER_OR_NONE, "what encloses a field; empty: nothing does", '"', "'"),
+    Option("csv.escape", CHARACTER_OR_NONE, "what makes the next character literal", example="\\"),
+    Option("csv.null", ANY_TEXT, "the text that means NULL", "", "NULL"),
+    Option("csv.header", BOOLEAN, "skip records that are the line of the columns' names", "false", "true"),
+    Option("csv.comment", CHARACTER, "skip records that begin with this character", example="#"),
+)
+
 KAFKA = OptionTable(
     title="a Kafka source",
     options=(
@@ -166,6 +246,12 @@ KAFKA = OptionTable(
             choice(*FORMATS),
             "how a record's key is decoded (keys are left out otherwise)",
             example="json",
+        ),
+        Option(
+            "key.columns",
+            WORDS,
+            "with key.format: which of the declared columns are the key's, separated by commas",
+            example="id",
         ),
         Option(
             "auto.offset.reset",
@@ -223,6 +309,10 @@ KAFKA = OptionTable(
             "include.metadata", BOOLEAN, "add the columns _partition, _offset, _timestamp", "false", "true"
         ),
         Option("include.headers", BOOLEAN, "add the column _headers MAP<STRING, BINARY>", "false", "true"),
+        *(
+            Option(f"include.{what}.as", TEXT, f"add {text} as a column of this name", example=example)
+            for what, text, example in INCLUDES
+        ),
         Option(
             "event.time.column",
             TEXT,
@@ -291,7 +381,7 @@ KAFKA = OptionTable(
         Option(
             "schema.registry.url",
             TEXT,
-            "the schema registry's address: payloads of avro and json then begin with a schema id",
+            "the schema registry's address: payloads of avro, protobuf and json then begin with a schema id",
             example="http://localhost:8081",
         ),
         Option("schema.registry.username", TEXT, "the registry's user", example="reader"),
@@ -347,66 +437,32 @@ KAFKA = OptionTable(
             "the record's full name, for the record strategies",
             example="com.acme.Order",
         ),
-        Option(
-            "avro.schema",
-            ANY_TEXT,
-            "with format = avro: the schema that the records were written with, as JSON; with a registry, "
-            "the schema that they are resolved to",
-            example='{"type": "record", "name": "t", "fields": [{"name": "id", "type": "long"}]}',
+        *_FORMAT_OPTIONS,
+        *(
+            replace(option, name=f"key.{option.name}", description=f"the key's: {option.description}")
+            for option in _FORMAT_OPTIONS
         ),
-        Option(
-            "avro.schema.file",
-            TEXT,
-            "a file that holds what avro.schema would, read where the session runs",
-            example="schemas/order.avsc",
-        ),
-        Option(
-            "protobuf.schema",
-            ANY_TEXT,
-            "with format = protobuf: the messages' schema, as a .proto file has it",
-            example='syntax = "proto3"; message Order { int64 id = 1; }',
-        ),
-        Option(
-            "protobuf.schema.file",
-            TEXT,
-            "a .proto file with it, on the machine where the statement runs; read whenever the source is opened",
-            example="schemas/order.proto",
-        ),
-        Option(
-            "protobuf.schema.folder",
-            TEXT,
-            "where its imports are looked up, beside the well-known types; the file's own folder unless given",
-            example="schemas",
-        ),
-        Option(
-            "protobuf.descriptor",
-            TEXT,
-            "the schema as a descriptor set in base64, made by protoc --include_imports --descriptor_set_out",
-            example="CiQKC29yZGVyLnByb3RvIhUKBU9yZGVyEgwKAmlkGAEgASgD",
-        ),
-        Option(
-            "protobuf.descriptor.file", TEXT, "a file with a descriptor set", example="schemas/order.desc"
-        ),
-        Option(
-            "protobuf.message",
-            TEXT,
-            "the message that records are, by its name; needed where the schema has several",
-            example="shop.Order",
-        ),
-        Option("csv.delimiter", CHARACTER, "what separates the fields", ",", ";"),
-        Option("csv.quote", CHARACTER, "what encloses a field", '"', "'"),
-        Option("csv.escape", CHARACTER, "what makes the next character literal", example="\\"),
-        Option("csv.null", ANY_TEXT, "the text that means NULL", "", "NULL"),
     ),
     exclusive=(
         ("topic", "topics", "topic.pattern"),
         ("schema.registry.password", "schema.registry.bearer.token"),
-        ("avro.schema", "avro.schema.file"),
-        ("protobuf.schema", "protobuf.schema.file", "protobuf.descriptor", "protobuf.descriptor.file"),
+        *(
+            tuple(prefix + name for name in names)
+            for prefix in ("", "key.")
+            for names in (
+                ("avro.schema", "avro.schema.file"),
+                (
+                    "protobuf.schema",
+                    "protobuf.schema.file",
+                    "protobuf.descriptor",
+                    "protobuf.descriptor.file",
+                ),
+            )
+        ),
     ),
     one_of=(("topic", "topics", "topic.pattern"),),
     pass_through=PASS_THROUGH,
-    rules=(_high_above_low, _startup_complete),
+    rules=(_high_above_low, _startup_complete, _key_complete),
 )
 
 ON_ERROR_STRATEGIES = ("skip", "dead_letter", "fail")

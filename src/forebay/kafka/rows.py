@@ -1,122 +1,80 @@
-"""From Kafka's messages to rows: value columns, key column, metadata columns, in the source's schema."""
+"""From Kafka's messages to rows: columns of the value, of the key and of the record, in the source's schema."""
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import pyarrow as pa
 from confluent_kafka import Message
-from pyspark.sql.types import (
-    BinaryType,
-    IntegerType,
-    LongType,
-    MapType,
-    StringType,
-    StructField,
-    StructType,
-    TimestampType,
-)
+from pyspark.sql.types import StructField, StructType
 
 from forebay.connectors.contract import RejectedRecord, SourceBatch
-from forebay.errors import OptionConflictError, UnsupportedSqlError
-from forebay.formats import FORMATS, Decoded, Decoder, decoder
+from forebay.errors import UnsupportedSqlError
+from forebay.formats import FORMATS, BadRecord, Decoded, Decoder, Kind, decoder, key_decoder
 from forebay.formats.avro_format import AvroDecoder
 from forebay.formats.batches import arrow_schema
 from forebay.formats.framed import FramedDecoder
 from forebay.formats.protobuf_format import ProtobufDecoder
-from forebay.formats.protobuf_registered import RegisteredFiles
-from forebay.formats.protobuf_schema import SOURCES as PROTOBUF_SCHEMAS
+from forebay.formats.registered import REGISTERED, registered_decoder
+from forebay.kafka.columns import CHANGE_LOG, HEADERS, layout
 from forebay.options import Options
-from forebay.registry import origin
+from forebay.registry import Origin, origin
 
-METADATA = StructType(
-    [
-        StructField("_partition", IntegerType(), nullable=False),
-        StructField("_offset", LongType(), nullable=False),
-        StructField("_timestamp", TimestampType(), nullable=True),
-    ]
-)
-HEADERS = StructField("_headers", MapType(StringType(), BinaryType()), nullable=True)
-RAW_COLUMNS = StructType([StructField("key", BinaryType()), StructField("value", BinaryType())])
 MAX_CHUNK_BYTES = 256 << 20  # Arrow's string columns end at 2 GiB; this is far below, and enough
+FORMAT_OPTIONS = ("csv.", "avro.", "protobuf.")
+"""How the options begin that are a format's own; the key's have `key.` in front."""
 
-
-def full_schema(columns: StructType, options: Options) -> StructType:
-    """The declared columns and what `include.*` adds; a clash of names is an error."""
-    added = [*(METADATA.fields if options["include.metadata"] else ())]
-    if options["include.headers"]:
-        added.append(HEADERS)
-    taken = {field.name.lower() for field in columns.fields}
-    for field in added:
-        if field.name in taken:
-            raise UnsupportedSqlError(
-                f"the column '{field.name}' is one that 'include.metadata' or 'include.headers' adds",
-                remedy="rename the column, or leave that option out",
-            )
-    return StructType([*columns.fields, *added])
+NativeFormat = tuple[str, pa.Schema, dict[str, str]]
+"""A format, its columns and its options, as the native decoder wants them."""
 
 
 class RowDecoder:
-    """Turns messages into a batch. Made once a task: compiling the schema costs more than a record."""
+    """Turns messages into a batch. Made once a task: compiling the schema costs more than a record.
+
+    A key that is null is NULL in all its columns, where they may be NULL. A record whose value is skipped
+    is skipped, whatever its key; one whose value is bad is rejected for that, whatever its key.
+    """
 
     def __init__(self, columns: StructType, options: Options) -> None:
-        name = options["format"]
-        if name not in FORMATS:
-            raise UnsupportedSqlError(
-                f"format '{name}' is not in this version", remedy="there are: " + ", ".join(FORMATS)
-            )
-        if options["key.format"] is not None:
-            raise UnsupportedSqlError(
-                "'key.format' is not in this version", remedy="FORMAT RAW gives the key as it is"
-            )
-        self._options = options
-        self._key_index: int | None = None
-        if name == "raw":
-            columns = self._raw_columns(columns)
-        elif not columns.fields:
-            raise UnsupportedSqlError(
-                f"a source in format '{name}' needs its columns", remedy="CREATE SOURCE t (id BIGINT, …) …"
-            )
-        self._columns = columns
-        self.format_options = {
-            key: str(options[key])
-            for key in options
-            if key.startswith(("csv.", "avro.", "protobuf.")) and options[key] is not None
-        }
-        value_fields = [f for i, f in enumerate(columns.fields) if i != self._key_index]
-        self._values = self._decoder(name, StructType(value_fields)) if value_fields else None
-        key_fields = [f for i, f in enumerate(columns.fields) if i == self._key_index]
-        self._keys = decoder("raw", StructType(key_fields), {}) if key_fields else None
-
-    def _decoder(self, name: str, columns: StructType) -> Decoder:
-        schemas = origin(self._options)
-        if schemas is None:
-            return decoder(name, columns, self.format_options)
-        if name == "protobuf":
-            given = next((key for key in self.format_options if key in PROTOBUF_SCHEMAS), None)
-            if given is not None:
-                raise OptionConflictError(
-                    f"'{given}' and 'schema.registry.url' both say which schema records have", option=given
+        self._format, self._key_format = options["format"], options["key.format"] or "raw"
+        for name in (self._format, self._key_format):
+            if name not in FORMATS:
+                raise UnsupportedSqlError(
+                    f"format '{name}' is not in this version", remedy="there are: " + ", ".join(FORMATS)
                 )
-            return ProtobufDecoder(columns, self.format_options, RegisteredFiles(schemas))
-        return FramedDecoder(name, columns, self.format_options, schemas)
+        self._layout = layout(columns, options)
+        if not self._layout.declared:
+            raise UnsupportedSqlError(
+                f"a source in format '{self._format}' needs its columns",
+                remedy="CREATE SOURCE t (id BIGINT, …) …",
+            )
+        self.format_options = _format_options(options, "")
+        self._key_options = _format_options(options, "key.")
+        decoded = len(self._layout.values) or self._format == CHANGE_LOG
+        self._values = self._value_decoder(origin(options)) if decoded else None
+        self._keys = self._key_decoder(origin(options, "key")) if len(self._layout.keys) else None
+        self.schema: pa.Schema = arrow_schema(self._layout.schema)
+
+    def _value_decoder(self, schemas: Origin | None) -> Decoder:
+        if schemas is not None:
+            return registered_decoder(self._format, self._layout.values, self.format_options, schemas)
+        return decoder(self._format, self._layout.values, self.format_options)
+
+    def _key_decoder(self, schemas: Origin | None) -> Decoder:
+        keys = self._layout.keys
+        if self._key_format == "raw" and len(keys) == 1:
+            # The whole key is the column: a fault in it is one of "key".
+            keys = StructType([StructField("key", keys[0].dataType, keys[0].nullable)])
+        if schemas is not None and self._key_format in REGISTERED:
+            return registered_decoder(self._key_format, keys, self._key_options, schemas)
+        return key_decoder(self._key_format, keys, self._key_options)
 
     def check(self) -> None:
         """What can be known before the first record: the registry answers, and its schema fits."""
-        if isinstance(self._values, FramedDecoder):
-            self._values.check()
-
-    def _raw_columns(self, columns: StructType) -> StructType:
-        columns = columns if columns.fields else RAW_COLUMNS
-        names = [field.name for field in columns.fields]
-        if not set(names) <= {"key", "value"}:
-            raise UnsupportedSqlError(
-                "format 'raw' has the columns key and value",
-                remedy="CREATE SOURCE t (key BINARY, value BINARY) …, each BINARY or STRING",
-            )
-        self._key_index = names.index("key") if "key" in names else None
-        return columns
+        for made in (self._values, self._keys):
+            if isinstance(made, FramedDecoder):
+                made.check()
 
     def decode(self, messages: Sequence[Message]) -> Iterator[SourceBatch]:
         """One batch, or several where the payloads are very large."""
@@ -133,97 +91,163 @@ class RowDecoder:
         """A batch without rows, in the full schema."""
         return self._decode([]).records
 
-    @property
-    def schema(self) -> pa.Schema:
-        """Of every batch."""
-        return arrow_schema(full_schema(self._columns, self._options))
+    # -- for the native reader ------------------------------------------------------------------------
 
     def lesson(self, schema_id: int) -> tuple[str | None, str, str]:
-        """What a schema id means, as the native decoder learns it."""
+        """What a schema id of a value means, as the native decoder learns it."""
         assert isinstance(self._values, FramedDecoder)
         return self._values.lesson(schema_id).native
 
     @property
-    def values(self) -> tuple[str, pa.Schema, dict[str, str]] | None:
-        """The value's format, columns and options, as the native decoder wants them; None if there is none."""
-        if self._values is None:
+    def values(self) -> NativeFormat | None:
+        """Of the value; None if there is nothing to decode in it."""
+        return None if self._values is None else _native(self._format, self._values, self.format_options)
+
+    @property
+    def keys(self) -> NativeFormat | None:
+        """Of the key; None if it is left out, or taken as it is (origin "key")."""
+        if self._keys is None or self._key_format == "raw":
             return None
-        name, more = self._options["format"], {}
-        if isinstance(self._values, FramedDecoder):
-            more = {"framed": "true"}
-        elif isinstance(self._values, AvroDecoder | ProtobufDecoder):
-            more = {f"{name}.plan": self._values.plan}
-        return name, self._values.schema, self.format_options | more
+        return _native(self._key_format, self._keys, self._key_options)
 
     @property
     def origins(self) -> list[str]:
-        """Where each column comes from, as the native reader wants it: a number is a column of the value."""
-        value_columns = itertools.count()
-        declared = [
-            "key" if index == self._key_index else str(next(value_columns))
-            for index in range(len(self._columns.fields))
-        ]
-        metadata = ["partition", "offset", "timestamp"] if self._options["include.metadata"] else []
-        return [*declared, *metadata, *(["headers"] if self._options["include.headers"] else [])]
+        """Where each column comes from.
+
+        A number is a column of the value's decoder, `key:` and a number one of the key's, `key` the key as
+        it is; the others are the record's own: partition, offset, timestamp, headers.
+        """
+        names = [self._origin(part, place) for part, place in self._layout.declared]
+        behind = len(self._layout.values)
+        for what, _ in self._layout.added:
+            names.append(str(behind) if what == "value" else what)
+            behind += what == "value"
+        return names
+
+    def _origin(self, part: str, place: int) -> str:
+        if part == "value":
+            return str(place)
+        return "key" if self._key_format == "raw" else f"key:{place}"
+
+    # -- decoding -------------------------------------------------------------------------------------
 
     def _decode(self, messages: Sequence[Message]) -> SourceBatch:
         values = self._values.decode([m.value() for m in messages]) if self._values else None
-        keys = self._keys.decode([m.key() for m in messages]) if self._keys else None
-        bad = {item.index: item for part in (keys, values) if part for item in part.bad}
-        good = [index for index in range(len(messages)) if index not in bad] if bad else None
-        order = list(self._order(keys, values))
-        arrays = [_pick(part, column, good) for part, column in order]
-        fields = [part.batch.schema.field(column) for part, column in order]
-        kept = messages if good is None else [messages[index] for index in good]
-        if self._options["include.metadata"]:
-            arrays += _metadata(kept)
-            fields += _METADATA_FIELDS
-        if self._options["include.headers"]:
-            arrays.append(pa.array([_headers(m) for m in kept], _HEADERS_FIELD.type))
-            fields.append(_HEADERS_FIELD)
-        rejected = [
-            RejectedRecord(m.topic(), m.partition(), m.offset(), str(bad[index].kind), bad[index].message)
-            for index in sorted(bad)
-            for m in (messages[index],)
-        ]
-        return SourceBatch(pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields)), rejected)
+        keys = self._decode_keys(messages) if self._keys else None
+        bad = {item.index: item for item in values.bad} if values else {}
+        skipped = set(values.skipped) if values else set()
+        if keys:
+            bad = {i.index: i for i in keys.bad if i.index not in skipped} | bad
+        rows = list(range(len(messages))) if values is None or values.good is None else values.good
+        kept = [place for place, index in enumerate(rows) if index not in bad]
+        owners = [rows[place] for place in kept]  # the message that each row is of
+        taken = {
+            "value": _take(values, kept) if values else [],
+            "key": _take_keys(keys, owners) if keys else [],
+        }
+        arrays = [taken[part][place] for part, place in self._layout.declared]
+        arrays += self._added([messages[index] for index in owners], taken["value"])
+        records = pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+        return SourceBatch(
+            records,
+            _rejected(messages, bad),
+            len(skipped),
+            len(owners) - len(messages) + len(bad) + len(skipped),
+        )
 
-    def _order(self, keys: Decoded | None, values: Decoded | None) -> Iterator[tuple[Decoded, int]]:
-        """Which part, and which of its columns, each declared column comes from."""
-        taken = 0
-        for index in range(len(self._columns.fields)):
-            if index == self._key_index:
-                assert keys is not None
-                yield keys, 0
+    def _added(self, messages: Sequence[Message], values: list[pa.Array]) -> Iterator[pa.Array]:
+        behind = len(self._layout.values)
+        for what, field in self._layout.added:
+            if what == "value":
+                yield values[behind]
+                behind += 1
             else:
-                assert values is not None
-                yield values, taken
-                taken += 1
+                yield _OF_RECORD[what](messages).cast(self.schema.field(field.name).type)
+
+    def _decode_keys(self, messages: Sequence[Message]) -> Decoded:
+        assert self._keys is not None
+        found = [message.key() for message in messages]
+        if self._key_format == "raw":
+            return self._keys.decode(found)
+        there = [index for index, key in enumerate(found) if key is not None]
+        decoded = self._keys.decode([found[index] for index in there])
+        bad = [_of_key(item, there[item.index]) for item in decoded.bad]
+        required = next((field.name for field in self._layout.keys if not field.nullable), None)
+        if required is not None and len(there) < len(found):
+            reason = f"key.{required}: NOT NULL, but the record has no key"
+            absent = [index for index, key in enumerate(found) if key is None]
+            bad += [BadRecord(index, Kind.SchemaMismatch, reason) for index in absent]
+        # A key's header line or comment is nothing that a record could be skipped for.
+        bad += [
+            BadRecord(there[index], Kind.MalformedPayload, "key: a header line or a comment, and no key")
+            for index in decoded.skipped
+        ]
+        good = there if decoded.good is None else [there[index] for index in decoded.good]
+        return Decoded(decoded.batch, good, bad)
 
 
-def _pick(part: Decoded, column: int, good: list[int] | None) -> pa.Array:
-    """One column of the rows that are good in every part."""
-    array = part.batch.column(column)
-    if good is None or part.good == good:
-        return array
-    places = {index: row for row, index in enumerate(part.good)} if part.good is not None else None
-    return array.take([places[index] if places else index for index in good])
+def _format_options(options: Options, prefix: str) -> dict[str, str]:
+    wanted = tuple(f"{prefix}{start}" for start in FORMAT_OPTIONS)
+    return {
+        key.removeprefix(prefix): str(options[key])
+        for key in options
+        if key.startswith(wanted) and options[key] is not None
+    }
 
 
-def _metadata(messages: Sequence[Message]) -> list[pa.Array]:
-    stamps = [m.timestamp() for m in messages]
-    micros = [ms * 1000 if kind else None for kind, ms in stamps]  # kind 0: the broker has no timestamp
+def _native(name: str, made: Decoder, options: Mapping[str, str]) -> NativeFormat:
+    more = {}
+    if isinstance(made, FramedDecoder):
+        more = {"framed": "true"}
+    elif isinstance(made, AvroDecoder | ProtobufDecoder):
+        more = {f"{name}.plan": made.plan}
+    return name, made.schema, dict(options) | more
+
+
+def _of_key(item: BadRecord, index: int) -> BadRecord:
+    """The fault under the key's name: `key.id: …`, or `key: …` where it is not in one column."""
+    return BadRecord(index, item.kind, f"key{'.' if item.path else ': '}{item.message}", f"key.{item.path}")
+
+
+def _rejected(messages: Sequence[Message], bad: Mapping[int, BadRecord]) -> list[RejectedRecord]:
     return [
-        pa.array([m.partition() for m in messages], pa.int32()),
-        pa.array([m.offset() for m in messages], pa.int64()),
-        pa.array(micros, pa.int64()).cast(_METADATA_FIELDS[2].type),
+        RejectedRecord(m.topic(), m.partition(), m.offset(), str(bad[index].kind), bad[index].message)
+        for index in sorted(bad)
+        for m in (messages[index],)
     ]
 
 
-def _headers(message: Message) -> list[tuple[str, bytes | None]]:
+def _take(part: Decoded, rows: list[int]) -> list[pa.Array]:
+    whole = len(rows) == part.batch.num_rows
+    return [column if whole else column.take(pa.array(rows, pa.int64())) for column in part.batch.columns]
+
+
+def _take_keys(part: Decoded, messages: list[int]) -> list[pa.Array]:
+    """The key's columns, a row for each of these messages; NULL for those without a key."""
+    if part.good is None and messages == list(range(part.batch.num_rows)):
+        return list(part.batch.columns)
+    places = {index: row for row, index in enumerate(part.good)} if part.good is not None else None
+    wanted = [places.get(index) if places is not None else index for index in messages]
+    return [column.take(pa.array(wanted, pa.int64())) for column in part.batch.columns]
+
+
+def _timestamps(messages: Sequence[Message]) -> pa.Array:
+    stamps = [m.timestamp() for m in messages]
+    return pa.array(
+        [ms * 1000 if kind else None for kind, ms in stamps], pa.int64()
+    )  # 0: the broker has none
+
+
+def _headers(messages: Sequence[Message]) -> pa.Array:
     """A map has one value a key: the last, as Kafka's own `lastHeader` has it."""
-    return list(dict(message.headers() or ()).items())
+    return pa.array([list(dict(m.headers() or ()).items()) for m in messages], _HEADERS)
 
 
-_METADATA_FIELDS = list(arrow_schema(METADATA))
-_HEADERS_FIELD = arrow_schema(StructType([HEADERS])).field(0)
+_HEADERS = arrow_schema(StructType([HEADERS])).field(0).type
+_OF_RECORD: dict[str, Any] = {
+    "key": lambda messages: pa.array([m.key() for m in messages], pa.binary()),
+    "partition": lambda messages: pa.array([m.partition() for m in messages], pa.int32()),
+    "offset": lambda messages: pa.array([m.offset() for m in messages], pa.int64()),
+    "timestamp": _timestamps,
+    "headers": _headers,
+}

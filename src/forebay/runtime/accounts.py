@@ -47,7 +47,7 @@ def _count(query: RunningQuery, name: str, batch: int, start: Offsets, end: Offs
         return None
     return BatchRecord(
         query.name, name, batch, account.records, account.rejected, account.example,
-        connector.lost(start, end), 0, end, 0,
+        connector.lost(start, end), 0, end, 0, account.skipped,
     )  # fmt: skip
 
 

@@ -160,9 +160,14 @@ class Describer:
 
     def describe_view(self, name: str, extended: bool) -> Result:
         schema = pa.schema(self._views.table(name).open().schema().to_arrow())
-        rows = [(field.name, sql.type_name(from_arrow_type(field.type))) for field in schema]
         definition = self._catalog.get(name)
         assert definition is not None
+        hidden = sql.WEIGHT if definition.detail.get("kept") == "rows" else None
+        rows = [
+            (field.name, sql.type_name(from_arrow_type(field.type)))
+            for field in schema
+            if field.name != hidden
+        ]
         notes = [f"Sources: {', '.join(definition.detail['sources'])}", f"Emit: {definition.detail['emit']}"]
         if extended:
             status = self._query(name)
@@ -235,9 +240,11 @@ def _totals(totals: Totals) -> list[str]:
         "",
         f"View {totals.view}:",
         f"  records: {totals.records}",
-        f"  delivered: {totals.records - rejected}",
+        f"  delivered: {totals.records - rejected - totals.skipped}",
         f"  rejected: {rejected}",
     ]
+    if totals.skipped:
+        lines.append(f"  skipped: {totals.skipped} (header lines, comments or tombstones)")
     lines += [f"  rejected.{kind}: {count}" for kind, count in sorted(totals.rejected.items())]
     if totals.example:
         lines.append(f"  example: {totals.example}")

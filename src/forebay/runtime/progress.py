@@ -93,4 +93,5 @@ def _batch_record(
     return BatchRecord(
         query.name, name, progress.batchId, account.records, account.rejected, account.example,
         query.connectors[name].lost(*span), late, span[1], progress.durationMs.get("triggerExecution", 0),
+        account.skipped,
     )  # fmt: skip

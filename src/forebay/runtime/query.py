@@ -19,7 +19,7 @@ from forebay.backoff import Backoff
 from forebay.catalog import QueryState
 from forebay.connectors.contract import Offsets, SourceConnector
 from forebay.errors import CheckpointError, ForebayError, QueryFailedError, WorkerLostError, from_text
-from forebay.runtime import checkpoints
+from forebay.runtime import changelog, checkpoints
 from forebay.runtime.lock import ViewLock
 from forebay.runtime.positions import earlier
 from forebay.views.table import ViewTable
@@ -86,6 +86,7 @@ class RunningQuery:
         *,
         output_mode: str,
         merge_keys: tuple[str, ...] | None,
+        kept: str | None = None,
         on_state: Callable[[str, QueryState, str], None],
     ) -> None:
         self.name = name
@@ -97,6 +98,7 @@ class RunningQuery:
         self._build = build
         self._output_mode = output_mode
         self._merge_keys = merge_keys
+        self._kept = kept
         self._on_state = on_state
         self._query: StreamingQuery | None = None
         self.lock = ViewLock(name, paths.lock)
@@ -116,7 +118,7 @@ class RunningQuery:
                     f"the table of view '{self.name}' is gone, but its checkpoint is there",
                     remedy=f"DROP MATERIALIZED VIEW {self.name}, then create it again",
                 )
-            self.table.create(frame.schema)
+            self.table.create(changelog.table_schema(frame.schema, self._kept))
         elif self.table.open().version() > 0 and not checkpoints.exists(self.paths.checkpoint):
             raise CheckpointError(
                 f"the checkpoint of view '{self.name}' is gone, but its table is there: going on would write "
@@ -149,11 +151,14 @@ class RunningQuery:
             log.info("view '%s': batch %d is in the table already", self.name, batch)
             # Its rows are still to be counted, and the state it leaves is what the next batch starts from.
             frame.write.format("noop").mode("overwrite").save()
-            return
-        if self._merge_keys is None:
+        elif self._kept is not None:
+            changelog.write(self.table, frame, self._kept, self._merge_keys or (), query_id, batch)
+        elif self._merge_keys is None:
             self.table.append(frame, query_id, batch)
         else:
             self.table.merge(frame.toArrow(), self._merge_keys, query_id, batch)
+        if self._kept == "rows":
+            changelog.check(self.table, self.name)  # also of a batch that was there already
 
     # -- watching ------------------------------------------------------------------------------------
 

@@ -191,7 +191,7 @@ class Session:
             plan = self._views.select(inner, script)._jdf.queryExecution().toString()
             return Result.of(("plan",), [(plan,)])
         if isinstance(inner, language.CreateView):
-            plan_of = language.plan(inner.query, inner.emit)
+            plan_of = self._views.plan(inner)
             rows = [
                 ("reads", ", ".join(plan_of.tables)),
                 ("emit", plan_of.emit),

@@ -8,6 +8,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
@@ -23,7 +24,7 @@ from forebay.errors import (
     WaitTimeoutError,
     from_text,
 )
-from forebay.runtime import checkpoints
+from forebay.runtime import changelog, checkpoints
 from forebay.runtime.accounts import recount
 from forebay.runtime.lock import ViewLock
 from forebay.runtime.query import RunningQuery, ViewPaths
@@ -89,9 +90,23 @@ class Views:
 
     def _check(self, statement: sql.CreateView) -> None:
         """Whether Spark takes the query, before what it is to replace is dropped."""
-        names = sql.plan(statement.query, statement.emit).tables
+        names = self.plan(statement).tables
         self._check_tables(names)
         self._frame(statement, {name: {} for name in names})
+
+    def plan(self, statement: sql.CreateView, temporary: Mapping[str, str] | None = None) -> sql.ViewPlan:
+        """How the view is computed. Sources that are change logs have their rows weighed."""
+        logs = {}
+        for name in sql.tables(statement.query):
+            known = self._catalog.get(name)
+            if known is not None and known.kind == "source":
+                connector = self._sources.peek(name)
+                if connector.change_log:
+                    logs[name] = changelog.of(connector, self._spark)
+        try:
+            return sql.plan(statement.query, statement.emit, temporary, logs)
+        except AnalysisException as error:
+            raise _refused(error) from None
 
     def _parsed(self, definition: Definition) -> sql.CreateView:
         parsed = sql.parse_one(definition.sql)
@@ -99,7 +114,7 @@ class Views:
         return parsed
 
     def _start(self, statement: sql.CreateView, *, is_new: bool, text: str) -> None:
-        plan = sql.plan(statement.query, statement.emit)
+        plan = self.plan(statement)
         self._check_tables(plan.tables)
         query = RunningQuery(
             statement.name,
@@ -108,6 +123,7 @@ class Views:
             lambda: self._frame(statement, self._starts(statement.name, plan.tables)),
             output_mode=OUTPUT_MODES[plan.emit],
             merge_keys=plan.merge_keys if plan.emit == "changes" else None,
+            kept=plan.kept,
             on_state=self._on_state,
         )
         query.lock.acquire()
@@ -132,7 +148,13 @@ class Views:
                 raise _refused(error) from None
             raise
         if is_new:
-            detail = {"sources": list(plan.tables), "emit": plan.emit, "keys": list(plan.merge_keys)}
+            detail: dict[str, Any] = {
+                "sources": list(plan.tables),
+                "emit": plan.emit,
+                "keys": list(plan.merge_keys),
+            }
+            if plan.kept:
+                detail["kept"] = plan.kept
             self._catalog.put(Definition(statement.name, "view", text, int(time.time() * 1000), detail))
 
     def _check_tables(self, names: Iterable[str]) -> None:
@@ -152,8 +174,9 @@ class Views:
         paths = self.paths(statement.name)
         names = sql.tables(statement.query)
         temporary = {name: f"forebay_{statement.name}_{name}" for name in names}
-        query = sql.plan(statement.query, statement.emit, temporary).spark_sql
-        schemas = {temporary[name]: self._sources.connector(name).full_schema() for name in names}
+        plan = self.plan(statement, temporary)
+        query = plan.spark_sql
+        schemas = {temporary[name]: changelog.row_schema(self._sources.connector(name)) for name in names}
         needed = needed_columns(spark, schemas, query)
         for name in names:
             connector = self._sources.connector(name)
@@ -165,12 +188,14 @@ class Views:
                 start=starts[name],
                 drain=paths.drain,
                 accounts=paths.accounts,
-                event_time=self._sources.event_time(source, connector),
+                # A row that is taken back late must be taken back all the same.
+                event_time=None if plan.kept else self._sources.event_time(source, connector),
                 needed=needed[temporary[name]],
             )
-            frame.createOrReplaceTempView(temporary[name])
+            changelog.without_change(frame, connector).createOrReplaceTempView(temporary[name])
         try:
-            return spark.sql(query)
+            frame = spark.sql(query)
+            return changelog.checked(frame, plan.kept) if plan.kept else frame
         except AnalysisException as error:
             raise _refused(error, temporary) from None
         finally:
@@ -227,7 +252,8 @@ class Views:
         table = self.table(name)
         empty = spark.createDataFrame(table.open().to_pyarrow_dataset().schema.empty_table())
         files = table.files()
-        return spark.read.schema(empty.schema).parquet(*files) if files else empty
+        frame = spark.read.schema(empty.schema).parquet(*files) if files else empty
+        return changelog.repeated(frame) if known.detail.get("kept") == "rows" else frame
 
     # -- ending --------------------------------------------------------------------------------------
 

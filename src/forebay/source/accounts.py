@@ -21,18 +21,21 @@ from forebay.connectors.contract import SourceBatch, Split
 class Account:
     """Of one split, or of several added up."""
 
-    records: int = 0  # good and bad
+    records: int = 0  # good, bad and skipped
     rejected: Counter[str] = field(default_factory=Counter)  # by kind
     example: str | None = None
+    skipped: int = 0
 
     def count(self, batch: SourceBatch) -> None:
-        self.records += batch.records.num_rows + len(batch.rejected)
+        self.records += batch.read
+        self.skipped += batch.skipped
         for bad in batch.rejected:
             self.rejected[bad.kind] += 1
             self.example = f"{bad.topic}-{bad.partition} at offset {bad.offset}: {bad.kind}: {bad.message}"
 
     def add(self, other: Account) -> None:
         self.records += other.records
+        self.skipped += other.skipped
         self.rejected += other.rejected
         self.example = other.example or self.example
 
@@ -41,7 +44,7 @@ def write(folder: Path, split: Split, account: Account) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     path = _path(folder, split)
     draft = path.with_suffix(f".{uuid.uuid4().hex}")
-    draft.write_text(json.dumps([account.records, account.rejected, account.example]))
+    draft.write_text(json.dumps([account.records, account.rejected, account.example, account.skipped]))
     draft.replace(path)
 
 
@@ -50,10 +53,10 @@ def read(folder: Path, splits: Sequence[Split]) -> Account | None:
     total = Account()
     for split in splits:
         try:
-            records, rejected, example = json.loads(_path(folder, split).read_text())
+            records, rejected, example, skipped = json.loads(_path(folder, split).read_text())
         except FileNotFoundError:
             return None
-        total.add(Account(records, Counter(rejected), example))
+        total.add(Account(records, Counter(rejected), example, skipped))
     return total
 
 

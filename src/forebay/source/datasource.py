@@ -27,7 +27,7 @@ from pyspark.sql.types import StructType
 from forebay.backoff import with_backoff
 from forebay.connectors.contract import Offsets, SourceBatch, SourceConfig, SourceConnector, Split
 from forebay.connectors.registry import default_registry
-from forebay.errors import UnsupportedSqlError
+from forebay.errors import OptionError, UnsupportedSqlError
 from forebay.formats.batches import arrow_schema
 from forebay.source import accounts
 
@@ -85,7 +85,7 @@ class ForebaySource(DataSource):
             declared = StructType(asked[:count])
             try:
                 full = default_registry().make(self._config(declared)).full_schema()
-            except UnsupportedSqlError:
+            except (UnsupportedSqlError, OptionError):
                 continue  # a column that the source adds is still among them
             if full.names == [field.name for field in asked]:
                 return declared

@@ -24,9 +24,12 @@ from forebay.sql.statements import (
 )
 from forebay.sql.tables import tables
 from forebay.sql.types import spark_type, type_name
+from forebay.sql.zsets import WEIGHT, ChangeLog
 
 __all__ = [
+    "WEIGHT",
     "AlterSource",
+    "ChangeLog",
     "Column",
     "CreateSource",
     "CreateView",

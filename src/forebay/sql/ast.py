@@ -35,6 +35,12 @@ class FormatClause(exp.Expression):
     arg_types: ClassVar[dict[str, bool]] = {"this": True, "options": True}
 
 
+class Include(exp.Expression):
+    """`KEY [AS name]`, and so on: a part of the record that becomes a column."""
+
+    arg_types: ClassVar[dict[str, bool]] = {"this": True, "alias": True}
+
+
 class OnErrorClause(exp.Expression):
     """`ON ERROR = strategy [WITH (options)]`."""
 
@@ -51,6 +57,7 @@ class CreateSource(exp.Expression):
         "options": True,
         "format": False,
         "registry": False,
+        "include": False,
         "on_error": False,
         "exists": True,
         "replace": True,

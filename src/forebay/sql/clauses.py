@@ -1,4 +1,4 @@
-"""The clauses of our statements: names, options, columns, WATERMARK, FORMAT, ON ERROR.
+"""The clauses of our statements: names, options, columns, WATERMARK, FORMAT, INCLUDE, ON ERROR.
 
 A recursive descent on sqlglot's parser: its token cursor, its types and expressions, our grammar.
 """
@@ -13,11 +13,12 @@ from sqlglot.parsers.spark import SparkParser
 from sqlglot.tokens import TokenType
 
 from forebay.sql import ast
-from forebay.sql.faults import Fault
+from forebay.sql.faults import Fault, did_you_mean
 
 _STRINGS = frozenset({TokenType.STRING, TokenType.RAW_STRING})
 # Words that begin the next clause: met inside parentheses, one was not closed.
-_CLAUSES = frozenset({"WITH", "FROM", "FORMAT", "USING", "ON", "AS"})
+_CLAUSES = frozenset({"WITH", "FROM", "FORMAT", "USING", "INCLUDE", "ON", "AS"})
+INCLUDED = ("KEY", "PARTITION", "OFFSET", "TIMESTAMP", "HEADERS")
 _COLUMN_HINT = "a column is written: name TYPE [NOT NULL]"
 
 
@@ -250,6 +251,24 @@ class ClauseParser(SparkParser):
         node = ast.FormatClause(this=name.lower().replace("_", "-"), options=options)
         node.meta["span"] = (start.start, end)
         return node
+
+    def include_clause(self) -> list[Any]:
+        """What follows INCLUDE: parts of the record, each with a name."""
+        items: list[Any] = []
+        while not items or self._match(TokenType.COMMA):
+            start = self._curr
+            what = next((word for word in INCLUDED if self.word(word)), None)
+            if what is None:
+                guess = did_you_mean(start.text, INCLUDED) if is_word(start) else None
+                remedy = (
+                    f"did you mean {guess}?" if guess else f"there is {', '.join(INCLUDED)}, each AS a name"
+                )
+                self.fail(f"a record has no such part{self._but_found()}", remedy=remedy)
+            name = self.name("the column").name if self.word("AS") else f"_{what.lower()}"
+            node = ast.Include(this=what.lower(), alias=name)
+            node.meta["span"] = (start.start, self._prev.end + 1)
+            items.append(node)
+        return items
 
     def on_error_clause(self, start: Any) -> Any:
         """What follows ON ERROR, whose first token was `start`."""

@@ -181,6 +181,8 @@ class ForebayParser(ClauseParser):
         else:
             remedy = "a source ends in WITH ('connector' = 'kafka', …) or FROM KAFKA (…)"
             self.fail(f"expected WITH or FROM{self._but_found()}", remedy=remedy)
+        if self.word("INCLUDE"):
+            args["include"] = self.include_clause()
         on = self._curr
         if self.word("ON", "ERROR"):
             args["on_error"] = self.on_error_clause(on)
@@ -251,6 +253,13 @@ class ForebayParser(ClauseParser):
         node = super()._parse_expression()
         if node is not None and start:
             node.meta["span"] = (start.start, self._prev.end + 1)
+        return node
+
+    def _parse_function_call(self, *args: Any, **kwargs: Any) -> Any:
+        start = self._curr
+        node = super()._parse_function_call(*args, **kwargs)
+        if node is not None and start:
+            node.meta["call"] = (start.start, self._prev.end + 1)
         return node
 
     def _parse_csv(self, parse_method: Any, sep: Any = TokenType.COMMA) -> list[Any]:
@@ -351,8 +360,11 @@ class ForebayParser(ClauseParser):
         if isinstance(node, ast.CreateSource):
             if self._curr.text.upper() in ("FORMAT", "USING") and not node.args.get("connector"):
                 return "after WITH (…), say it as an option: 'format' = 'json', 'schema.registry.url' = '…'"
-            if self._curr.text.upper() in ("FORMAT", "USING", "ON", "WITH"):
-                return "the order is FROM KAFKA (…) FORMAT … USING SCHEMA REGISTRY (…) ON ERROR = … WITH (…)"
+            if self._curr.text.upper() in ("FORMAT", "USING", "INCLUDE", "ON", "WITH"):
+                return (
+                    "the order is FROM KAFKA (…) FORMAT … USING SCHEMA REGISTRY (…) INCLUDE … AS … "
+                    "ON ERROR = … WITH (…)"
+                )
         if is_word(self._curr) and did_you_mean(self._curr.text, _LEADING):
             return "statements are separated by ';'"
         return "is a ';' or a comma missing before it?"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -16,6 +17,7 @@ from forebay.sql.positions import Script, span
 from forebay.sql.types import spark_type
 
 _WATERMARK_HINT = "write WATERMARK FOR {0} AS {0} - INTERVAL '5' SECOND"
+_ADDS_COLUMN = re.compile(r"include\.[a-z]+\.as")
 _ALIASES = {"brokers": "bootstrap.servers"}
 
 
@@ -73,8 +75,9 @@ class Lowering:
         )
 
     def _create_source(self, node: Any) -> st.CreateSource:
-        columns, watermark = self._columns(node.args.get("columns") or [])
+        included = self._included(node.args.get("include") or [])
         options = self._options(node.args["options"], _source_key)
+        columns, watermark = self._columns(node.args.get("columns") or [], included, options)
         connector = node.args.get("connector")
         if connector is None:
             if "connector" not in options:
@@ -91,6 +94,7 @@ class Lowering:
                 )
             spelling = "from"
         self._clauses(node, options)
+        self._include(included.values(), options)
         on_error = node.args.get("on_error")
         return st.CreateSource(
             name=node.name,
@@ -118,6 +122,26 @@ class Lowering:
         registry = node.args.get("registry") or []
         self._options(registry, lambda option: f"schema.registry.{_plain_key(option)}", options)
 
+    def _included(self, nodes: Iterable[Any]) -> dict[str, Any]:
+        """By the name of the column, in lower case."""
+        found: dict[str, Any] = {}
+        for node in nodes:
+            name = node.args["alias"]
+            if name.lower() in found:
+                raise self._error(
+                    f"INCLUDE names two columns '{name}'", node, "give one of them another name"
+                )
+            found[name.lower()] = node
+        return found
+
+    def _include(self, nodes: Iterable[Any], options: dict[str, st.OptionValue]) -> None:
+        """INCLUDE is options under another name, too."""
+        for node in nodes:
+            key = f"include.{node.name}.as"
+            if key in options:
+                raise self._error(f"{node.name.upper()} is included twice", node, "remove one of the two")
+            options[key] = st.OptionValue(node.args["alias"], self._position(node))
+
     def _options(
         self,
         nodes: Iterable[Any],
@@ -137,7 +161,9 @@ class Lowering:
         options = self._options(node.args["options"], lambda option: option.name.lower().replace(".", "_"))
         return st.OnError(node.name, options, self._position(node))
 
-    def _columns(self, nodes: list[Any]) -> tuple[tuple[st.Column, ...], st.Watermark | None]:
+    def _columns(
+        self, nodes: list[Any], included: dict[str, Any], options: dict[str, st.OptionValue]
+    ) -> tuple[tuple[st.Column, ...], st.Watermark | None]:
         columns: dict[str, st.Column] = {}
         watermarks = [node for node in nodes if isinstance(node, ast.WatermarkSpec)]
         for node in nodes:
@@ -155,20 +181,29 @@ class Lowering:
             raise self._error("there is a second watermark", watermarks[1], "a source has one event time")
         if nodes and not columns:
             raise self._error("the list of columns holds no column", nodes[0], "declare the columns first")
-        watermark = self._watermark(watermarks[0], columns) if watermarks else None
+        for name, node in included.items():
+            if name in columns:
+                remedy = f"write INCLUDE {node.name.upper()} AS another name"
+                raise self._error(f"column '{columns[name].name}' is declared already", node, remedy)
+        names = {name: column.name for name, column in columns.items()}
+        names |= {name: node.args["alias"] for name, node in included.items()}
+        names |= {
+            value.text.lower(): value.text for key, value in options.items() if _ADDS_COLUMN.fullmatch(key)
+        }
+        watermark = self._watermark(watermarks[0], names) if watermarks else None
         return tuple(columns.values()), watermark
 
-    def _watermark(self, node: Any, columns: dict[str, st.Column]) -> st.Watermark:
+    def _watermark(self, node: Any, columns: dict[str, str]) -> st.Watermark:
         column = columns.get(node.name.lower())
         if column is None:
             guess = did_you_mean(node.name, [name.upper() for name in columns])
-            known = next((found.name for found in columns.values() if found.name.upper() == guess), None)
+            known = next((found for found in columns.values() if found.upper() == guess), None)
             remedy = f"did you mean {known}?" if known else "declare the column, with type TIMESTAMP"
             raise self._error(f"WATERMARK FOR '{node.name}': no such column", node.this, remedy)
         expression = node.args.get("expression")
         if expression is None:
-            return st.Watermark.of(column.name, None)
-        return st.Watermark.of(column.name, self._delay(expression, column.name))
+            return st.Watermark.of(column, None)
+        return st.Watermark.of(column, self._delay(expression, column))
 
     def _delay(self, expression: Any, column: str) -> int:
         inner = expression.unnest()

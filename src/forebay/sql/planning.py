@@ -15,6 +15,7 @@ from forebay.sql.shape import Shape, shape
 from forebay.sql.statements import Emit
 from forebay.sql.tables import rename_edits, tables
 from forebay.sql.windows import Kind, window_edits
+from forebay.sql.zsets import ChangeLog, Kept, weigh
 
 _ORDERING = {
     "order": "ORDER BY",
@@ -33,6 +34,10 @@ class ViewPlan:
     `emit`: "append" adds rows as they come, "window_close" adds each window once it is complete,
     "changes" replaces the rows whose `merge_keys` are equal. Keys may be NULL: compare with `<=>`.
     Without keys, a "changes" view is one row, which is replaced.
+
+    `kept` is set for a view over a change log, whose result has one column more, `_weight`: "rows" adds up
+    the weights of equal rows, "groups" replaces the rows whose `merge_keys` are equal. A row of weight 0 is
+    gone, but for the one row of a view without keys.
     """
 
     spark_sql: str
@@ -41,16 +46,32 @@ class ViewPlan:
     window: Kind | None
     emit: Literal["append", "changes", "window_close"]
     merge_keys: tuple[str, ...]
+    kept: Kept | None = None
 
 
-def plan(query: Any, emit: Emit | None, mapping: Mapping[str, str] | None = None) -> ViewPlan:
-    """Compile a view's query. `mapping` gives the temporary view to read for each table name."""
+def plan(
+    query: Any,
+    emit: Emit | None,
+    mapping: Mapping[str, str] | None = None,
+    change_logs: Mapping[str, ChangeLog] | None = None,
+) -> ViewPlan:
+    """Compile a view's query.
+
+    `mapping` gives the temporary view to read for each table name, `change_logs` those tables that are one.
+    """
     query = located(query)
     _check(query)
     found = shape(query, query)
     named = [out.edit for out in found.outputs if out.edit]
     edits = [*window_edits(query), *named, *_bounds(query), *rename_edits(query, mapping or {})]
-    mode = _mode(query, found, emit)
+    weighed = None
+    for name in tables(query):
+        if name in (change_logs or {}):
+            weighed = weigh(query, found, emit, (change_logs or {})[name], edits)
+            # A whole call is replaced, with what is edited within it.
+            within = [edit for edit in edits if not any(_holds(whole, edit) for whole in weighed.edits)]
+            edits = [*within, *weighed.edits]
+    mode = "changes" if weighed and not found.aggregated else _mode(query, found, emit)
     return ViewPlan(
         spark_sql=apply(query, dict.fromkeys(edits)),  # the outermost bounds are in there twice
         tables=tables(query),
@@ -58,7 +79,12 @@ def plan(query: Any, emit: Emit | None, mapping: Mapping[str, str] | None = None
         window=found.window,
         emit=mode,
         merge_keys=found.keys if mode == "changes" else (),
+        kept=weighed.kept if weighed else None,
     )
+
+
+def _holds(whole: Edit, part: Edit) -> bool:
+    return whole.start <= part.start < whole.end and part.end <= whole.end
 
 
 def plan_select(query: Any, mapping: Mapping[str, str] | None = None) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 
 from forebay.sql import statements as st
+from forebay.sql.clauses import INCLUDED
 from forebay.sql.text import identifier, string
 from forebay.sql.types import type_name
 
@@ -95,7 +96,7 @@ def _columns(source: st.CreateSource) -> list[str]:
 
 
 def _clauses(options: dict[str, st.OptionValue], mask: Mask) -> list[str]:
-    """FORMAT and USING SCHEMA REGISTRY, whose options are taken out of `options`."""
+    """FORMAT, USING SCHEMA REGISTRY and INCLUDE, whose options are taken out of `options`."""
     clauses = []
     name = options["format"].text if "format" in options else ""
     if name in _FORMATS:
@@ -108,6 +109,13 @@ def _clauses(options: dict[str, st.OptionValue], mask: Mask) -> list[str]:
     registry = _take(options, _REGISTRY)
     if registry:
         clauses.append(f"USING SCHEMA REGISTRY {_block(_pairs(registry, mask, _REGISTRY))}")
+    included = [
+        f"{what} AS {identifier(options.pop(key).text)}"
+        for what in INCLUDED
+        if (key := f"include.{what.lower()}.as") in options and options[key].text
+    ]
+    if included:
+        clauses.append(f"INCLUDE {', '.join(included)}")
     return clauses
 
 

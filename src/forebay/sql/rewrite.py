@@ -37,12 +37,18 @@ def located(query: Any) -> Any:
 
 def apply(query: Any, edits: Iterable[Edit]) -> str:
     """The query's text with the edits made; of two at one place, the first given comes first."""
-    script = query.meta["script"]
-    at, end = query.meta["span"]
+    start, end = query.meta["span"]
+    return apply_within(query.meta["script"], start, end, edits)
+
+
+def apply_within(script: str, start: int, end: int, edits: Iterable[Edit]) -> str:
+    """`script[start:end]` with those edits made that lie within it; one that lies within another is not made."""
     parts: list[str] = []
+    at = start
     for edit in sorted(edits, key=lambda edit: (edit.start, edit.end)):
-        parts += [script[at : edit.start], edit.text]
-        at = edit.end
+        if at <= edit.start and edit.end <= end:
+            parts += [script[at : edit.start], edit.text]
+            at = edit.end
     parts.append(script[at:end])
     return "".join(parts)
 

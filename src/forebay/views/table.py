@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from deltalake import CommitProperties, DeltaTable, Transaction
+from deltalake.table import TableMerger
 from deltalake.transaction import AddAction
 from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import to_arrow_schema
@@ -41,7 +42,8 @@ class ViewTable:
         DeltaTable.create(
             str(self.path),
             schema=_arrow(schema),
-            configuration={"delta.enableChangeDataFeed": "true"},
+            # Bounds of every column are kept, however many there are: `least` asks for one of the last.
+            configuration={"delta.enableChangeDataFeed": "true", "delta.dataSkippingNumIndexedCols": "-1"},
         )
 
     def open(self) -> DeltaTable:
@@ -86,12 +88,57 @@ class ViewTable:
         self._tidy(batch)
         return int(rows.num_rows)
 
+    def replace(self, rows: pa.Table, keys: tuple[str, ...], weight: str, query: str, batch: int) -> int:
+        """As `merge`, but that rows whose weight is 0 are removed; the weight itself is not kept."""
+        if not rows.num_rows:
+            return 0
+        merge = self._weighed(rows, keys, query, batch)
+        values = {_quoted(name): f"s.{_quoted(name)}" for name in rows.column_names if name != weight}
+        if keys:
+            gone = f"s.{_quoted(weight)} = 0"
+            merge.when_matched_delete(gone).when_not_matched_insert(values, f"NOT ({gone})")
+        else:
+            merge.when_not_matched_insert(values)
+        merge.when_matched_update(values).execute()
+        self._tidy(batch)
+        return int(rows.num_rows)
+
+    def add_up(self, rows: pa.Table, weight: str, query: str, batch: int) -> int:
+        """Add the weights of rows to those of the equal rows that are there; of weight 0 there are none."""
+        if not rows.num_rows:
+            return 0
+        keys = tuple(name for name in rows.column_names if name != weight)
+        merge = self._weighed(rows, keys, query, batch)
+        total = f"t.{_quoted(weight)} + s.{_quoted(weight)}"
+        merge.when_matched_delete(f"{total} = 0").when_matched_update({_quoted(weight): total})
+        merge.when_not_matched_insert_all().execute()
+        self._tidy(batch)
+        return int(rows.num_rows)
+
+    def _weighed(self, rows: pa.Table, keys: tuple[str, ...], query: str, batch: int) -> TableMerger:
+        rows = rows.cast(pa.schema([field.with_nullable(True) for field in rows.schema]))
+        same = " AND ".join(f"(t.{_quoted(k)} IS NOT DISTINCT FROM s.{_quoted(k)})" for k in keys) or "true"
+        return self.open().merge(
+            rows, same, source_alias="s", target_alias="t", commit_properties=_properties(query, batch)
+        )
+
+    def least(self, column: str) -> int | None:
+        """The smallest value of a column of integers, by what is known of the files."""
+        known = pa.table(self.open().get_add_actions(flatten=True))
+        name = f"min.{column}"
+        found = known.column(name).to_pylist() if name in known.column_names else []
+        return min((value for value in found if value is not None), default=None)
+
     def _tidy(self, batch: int) -> None:
         if batch % COMPACT_EVERY == COMPACT_EVERY - 1:
             self.open().optimize.compact()
 
     def files(self) -> list[str]:
         return list(self.open().file_uris())
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
 
 
 def _properties(query: str, batch: int) -> CommitProperties:

@@ -1,0 +1,180 @@
+"""FORMAT debezium-json: one change of a database's row a message, as Debezium writes it.
+
+A create or a snapshot's read adds a row (`_weight` 1), a delete takes one back (-1), and an update does both:
+the row as it was, then the row as it is. So the sum of the weights of equal rows is how often the database
+holds that row, whatever the order in which changes of different rows arrive.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
+
+from forebay.errors import UnsupportedSqlError
+from forebay.formats.batches import arrow_schema, decode_all, decode_each
+from forebay.formats.contract import Decoded, Kind
+from forebay.formats.json_text import parse_exact, parse_fast
+from forebay.formats.refusal import RefusedError, check_present, describe, malformed, mismatch
+from forebay.formats.scalars import scalar
+from forebay.formats.values import Ambiguous, fields_converter, has_decimal
+
+WEIGHT = "_weight"
+CHANGE = StructType(
+    [
+        StructField("_op", StringType(), nullable=False),
+        StructField("_ts_ms", LongType(), nullable=True),
+        StructField(WEIGHT, IntegerType(), nullable=False),
+    ]
+)
+"""The columns that every row of a change log has behind its own."""
+
+UNAVAILABLE = "__debezium_unavailable_value"
+"""What Debezium writes in place of a large value that the database did not log."""
+
+_NAMES = frozenset({"payload", "before", "after", "op", "ts_ms"})
+_IMAGES = {
+    "c": (("after", 1),),
+    "r": (("after", 1),),
+    "u": (("before", -1), ("after", 1)),
+    "d": (("before", -1),),
+}
+_FULL = "ALTER TABLE … REPLICA IDENTITY FULL makes PostgreSQL log it"
+
+
+class DebeziumDecoder:
+    """The declared columns are the table's; `_op`, `_ts_ms` and `_weight` come behind them.
+
+    With or without the envelope of `schema` and `payload`. A tombstone says nothing that the delete before
+    it did not, so it is skipped. An update or a delete without the row as it was is refused, since nobody
+    could take that row back; so is a truncate, which names no rows.
+    """
+
+    def __init__(self, schema: StructType, options: Mapping[str, str]) -> None:
+        taken = {field.name.lower() for field in schema} & set(CHANGE.names)
+        if taken:
+            raise UnsupportedSqlError(
+                f"the column '{min(taken)}' is one that FORMAT debezium-json adds", remedy="rename the column"
+            )
+        self.schema = arrow_schema(StructType([*schema, *CHANGE]))
+        self._made_from = (schema, dict(options))
+        self._columns = fields_converter(schema)
+        self._names = schema.fieldNames()
+        self._parse = parse_exact if has_decimal(schema) else parse_fast
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return DebeziumDecoder, self._made_from
+
+    def decode(self, values: Sequence[bytes | None]) -> Decoded:
+        return decode_all(values, self.schema, self._rows)
+
+    def _rows(self, payload: bytes | None) -> list[list[Any]]:
+        if payload is None:
+            return []
+        check_present(payload)
+        event = _unwrapped(self._parse(payload))
+        if event is None:
+            return []
+        op, stamp = _op(event), _stamp(event)
+        return [[*self._image(event, op, name), op, stamp, weight] for name, weight in _IMAGES[op]]
+
+    def _image(self, event: dict[str, Any], op: str, name: str) -> list[Any]:
+        found = event.get(name)
+        if found is None:
+            how = "null" if name in event else "missing"
+            needed = f"; {_FULL}" if name == "before" else ""
+            raise _within(name, mismatch(f"op '{op}' needs the row, but it is {how}{needed}"))
+        if not isinstance(found, dict):
+            raise _within(name, mismatch(f"expected an object, found {describe(found)}"))
+        try:
+            row: list[Any] = self._columns(found)
+            for column, value in zip(self._names, row, strict=True):
+                if value in (UNAVAILABLE, UNAVAILABLE.encode()):
+                    raise _within(
+                        column, RefusedError(Kind.TypeConversion, f"the value was not logged; {_FULL}")
+                    )
+        except RefusedError as refused:
+            raise _within(name, refused) from None
+        return row
+
+
+class DebeziumKeyDecoder:
+    """A change's key: a JSON object, with or without the envelope of `schema` and `payload`."""
+
+    def __init__(self, schema: StructType, options: Mapping[str, str]) -> None:
+        self.schema = arrow_schema(schema)
+        self._made_from = (schema, dict(options))
+        self._columns = fields_converter(schema)
+        self._parse = parse_exact if has_decimal(schema) else parse_fast
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return DebeziumKeyDecoder, self._made_from
+
+    def decode(self, values: Sequence[bytes | None]) -> Decoded:
+        return decode_each(values, self.schema, self._record)
+
+    def _record(self, payload: bytes | None) -> list[Any]:
+        check_present(payload)
+        assert payload is not None
+        found = _object(self._parse(payload))
+        if found.keys() == {"schema", "payload"}:
+            found = _object(found["payload"], "payload")
+        row: list[Any] = self._columns(found)
+        return row
+
+
+def _unwrapped(value: Any) -> dict[str, Any] | None:
+    """The event without its envelope; None for an envelope around nothing, which is a tombstone."""
+    event = _object(value)
+    _check_unique(event)
+    if "payload" not in event or "op" in event:
+        return event
+    if event["payload"] is None:
+        return None
+    event = _object(event["payload"], "payload")
+    _check_unique(event)
+    return event
+
+
+def _object(value: Any, name: str = "") -> dict[str, Any]:
+    if isinstance(value, dict):
+        return value
+    refused = mismatch(f"expected an object{'' if name else ' at the top level'}, found {describe(value)}")
+    raise _within(name, refused) if name else refused
+
+
+def _check_unique(event: dict[str, Any]) -> None:
+    if type(event) is Ambiguous and (repeated := event.repeated & _NAMES):
+        raise malformed(f"the field {min(repeated)!r} occurs more than once")
+
+
+def _op(event: dict[str, Any]) -> str:
+    op = event.get("op")
+    if op is None:
+        raise _within("op", mismatch("missing: this is no change event; FORMAT json reads rows as they are"))
+    if op == "t":
+        raise _within("op", RefusedError(Kind.Other, "a truncate does not say which rows are gone; create the "
+                                         "source anew, from a snapshot after it"))  # fmt: skip
+    if not isinstance(op, str) or op not in _IMAGES:
+        raise _within("op", mismatch(f"expected c, r, u or d, found {describe(op)}"))
+    return op
+
+
+def _stamp(event: dict[str, Any]) -> int | None:
+    found = event.get("ts_ms")
+    if found is None:
+        return None
+    try:
+        stamp: int = _LONG(found)
+    except RefusedError as refused:
+        raise _within("ts_ms", refused) from None
+    return stamp
+
+
+def _within(step: str, refused: RefusedError) -> RefusedError:
+    refused.enter(f".{step}")
+    return refused
+
+
+_LONG = scalar(LongType())

@@ -1,0 +1,54 @@
+"""Decoders of payloads that name their schema by a registry's id."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pyspark.sql.types import StructType
+
+from forebay.errors import OptionConflictError, RecordError
+from forebay.formats.contract import Decoder, Kind
+from forebay.formats.framed import FramedDecoder
+from forebay.formats.protobuf_format import ProtobufDecoder
+from forebay.formats.protobuf_schema import SOURCES, registered_files
+from forebay.formats.refusal import RefusedError, mismatch
+from forebay.registry import Origin, registry
+
+REGISTERED = ("avro", "json", "protobuf")
+"""The formats that have schemas in a registry."""
+
+
+def registered_decoder(
+    format: str, schema: StructType, options: Mapping[str, str], origin: Origin
+) -> Decoder:
+    """UnsupportedSqlError if the format is none of those."""
+    if format != "protobuf":
+        return FramedDecoder(format, schema, options, origin)
+    given = next((key for key in options if key in SOURCES), None)
+    if given is not None:
+        raise OptionConflictError(
+            f"'{given}' and 'schema.registry.url' both say which schema records have", option=given
+        )
+    return ProtobufDecoder(schema, options, RegisteredFiles(origin))
+
+
+@dataclass(frozen=True)
+class RegisteredFiles:
+    """From a schema id to Protobuf's FileDescriptorSet. Pickles. AuthError if the registry does not let us in."""
+
+    origin: Origin
+
+    def __call__(self, number: int) -> bytes:
+        try:
+            schema = registry(self.origin.settings).schema(number)
+        except RecordError as error:
+            raise RefusedError(Kind(error.kind), error.message) from None
+        if schema.type != "PROTOBUF":
+            raise mismatch(
+                f"the schema {number} is of type {schema.type}, and the source's format is protobuf"
+            )
+        try:
+            return registered_files(schema.text, dict(schema.references))
+        except ValueError as error:
+            raise mismatch(f"the schema {number} cannot be loaded: {error}") from None

@@ -1,0 +1,147 @@
+"""FORMAT debezium-json: each change is the rows it takes back and the rows it adds."""
+
+from __future__ import annotations
+
+import base64
+import json
+import pickle
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from pyspark.sql.types import BinaryType, DecimalType, LongType, StringType, StructField, StructType
+
+from forebay.errors import UnsupportedSqlError
+from forebay.formats import Decoded, Kind, decoder, key_decoder
+
+USERS = StructType([StructField("id", LongType(), nullable=False), StructField("name", StringType())])
+ALICE, BOB = {"id": 1, "name": "Alice"}, {"id": 1, "name": "Bob"}
+
+
+def event(op: Any, before: Any = None, after: Any = None, **more: Any) -> dict[str, Any]:
+    return {"before": before, "after": after, "source": {"db": "shop"}, "op": op, "ts_ms": 7} | more
+
+
+def read(*events: Any, schema: StructType = USERS) -> Decoded:
+    payloads = [
+        found if found is None or isinstance(found, bytes) else json.dumps(found).encode() for found in events
+    ]
+    return decoder("debezium-json", schema, {}).decode(payloads)
+
+
+def rows(decoded: Decoded) -> list[tuple[Any, ...]]:
+    assert decoded.bad == []
+    return [tuple(row.values()) for row in decoded.batch.to_pylist()]
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        (event("c", None, ALICE), [(1, "Alice", "c", 7, 1)]),
+        (event("r", None, ALICE), [(1, "Alice", "r", 7, 1)]),
+        (event("u", ALICE, BOB), [(1, "Alice", "u", 7, -1), (1, "Bob", "u", 7, 1)]),
+        (event("d", ALICE, None), [(1, "Alice", "d", 7, -1)]),
+    ],
+    ids=["create", "read", "update", "delete"],
+)
+@pytest.mark.parametrize("wrapped", [False, True], ids=["bare", "in the schema envelope"])
+def test_a_change_is_the_rows_it_takes_back_and_adds(
+    change: dict[str, Any], expected: list[tuple[Any, ...]], wrapped: bool
+) -> None:
+    assert rows(read({"schema": {"type": "struct"}, "payload": change} if wrapped else change)) == expected
+
+
+def test_the_rows_of_an_update_are_both_of_its_record() -> None:
+    decoded = read(event("c", None, ALICE), event("u", ALICE, BOB), event("d", BOB, None))
+    assert decoded.good == [0, 1, 1, 2]
+
+
+@pytest.mark.parametrize(
+    "tombstone", [None, {"schema": None, "payload": None}], ids=["null", "in the envelope"]
+)
+def test_a_tombstone_is_skipped(tombstone: Any) -> None:
+    decoded = read(tombstone, event("d", ALICE))
+    assert (decoded.skipped, decoded.good, decoded.bad) == ([0], [1], [])
+
+
+def test_columns_may_be_fewer_than_the_table_s_and_ts_ms_may_be_missing() -> None:
+    change = event("c", None, ALICE | {"email": "a@b"})
+    del change["ts_ms"]
+    assert rows(read(change)) == [(1, "Alice", "c", None, 1)]
+
+
+def test_a_table_s_own_columns_may_be_named_like_parts_of_the_event() -> None:
+    schema = StructType([StructField("op", StringType()), StructField("payload", StringType())])
+    assert rows(read(event("c", None, {"op": "x", "payload": "y"}), schema=schema)) == [("x", "y", "c", 7, 1)]
+
+
+def test_decimals_keep_their_digits() -> None:
+    schema = StructType([StructField("price", DecimalType(20, 4))])
+    found = rows(read(b'{"op": "c", "after": {"price": 1234567890123456.7891}}', schema=schema))
+    assert found[0][0] == Decimal("1234567890123456.7891")
+
+
+@pytest.mark.parametrize(
+    ("change", "kind", "said"),
+    [
+        (
+            event("u", None, BOB),
+            Kind.SchemaMismatch,
+            "before: op 'u' needs the row, but it is null; ALTER TABLE",
+        ),
+        (event("d"), Kind.SchemaMismatch, "REPLICA IDENTITY FULL"),
+        ({"op": "d"}, Kind.SchemaMismatch, "before: op 'd' needs the row, but it is missing"),
+        (event("c"), Kind.SchemaMismatch, "after: op 'c' needs the row, but it is null"),
+        (event("u", ALICE), Kind.SchemaMismatch, "after: "),
+        (event("c", None, "{}"), Kind.SchemaMismatch, "after: expected an object, found string"),
+        (event("t"), Kind.Other, "op: a truncate"),
+        (event("m"), Kind.SchemaMismatch, "op: expected c, r, u or d, found string 'm'"),
+        (event(1), Kind.SchemaMismatch, "op: expected c, r, u or d, found number 1"),
+        (ALICE, Kind.SchemaMismatch, "op: missing: this is no change event"),
+        (event("c", None, ALICE, ts_ms="7"), Kind.TypeConversion, "ts_ms: expected BIGINT"),
+        (event("c", None, {"id": "x"}), Kind.TypeConversion, "after.id: expected BIGINT"),
+        (event("u", {"id": None}, BOB), Kind.SchemaMismatch, "before.id: NOT NULL, but the field is null"),
+        (event("u", ALICE, {"id": 2.5}), Kind.TypeConversion, "after.id: "),
+        ({"payload": [1]}, Kind.SchemaMismatch, "payload: expected an object, found an array of 1"),
+        ([1], Kind.SchemaMismatch, "expected an object at the top level"),
+        (b"", Kind.MalformedPayload, "empty"),
+        (b"{", Kind.MalformedPayload, "not JSON"),
+        (b'{"op": "c", "op": "d", "after": {"id": 1}}', Kind.MalformedPayload, "'op' occurs more than once"),
+        (b'{"op": "c", "after": {"id": 1, "id": 2}}', Kind.MalformedPayload, "'id' occurs more than once"),
+        (b'{"payload": {"op": "c", "after": {}, "after": {}}}', Kind.MalformedPayload, "'after' occurs"),
+    ],
+)
+def test_what_is_no_whole_change_is_refused_with_its_place_and_leaves_no_row(
+    change: Any, kind: Kind, said: str
+) -> None:
+    decoded = read(change, event("c", None, ALICE))
+    assert decoded.good == [1]
+    assert decoded.bad[0].kind is kind
+    assert said in decoded.bad[0].message
+
+
+def test_a_value_that_the_database_did_not_log_is_refused() -> None:
+    """What stands in its place would be a wrong value, and could never be taken back."""
+    schema = StructType([StructField("a", StringType()), StructField("b", BinaryType())])
+    hidden = "__debezium_unavailable_value"
+    for row in ({"a": hidden}, {"b": base64.b64encode(hidden.encode()).decode()}):
+        refused = read(event("u", {"a": "x"}, row), schema=schema).bad[0]
+        assert refused.kind is Kind.TypeConversion
+        assert refused.message.startswith(f"after.{next(iter(row))}: the value was not logged")
+        assert "REPLICA IDENTITY FULL" in refused.message
+
+
+@pytest.mark.parametrize("name", ["_op", "_TS_MS", "_weight"])
+def test_a_table_cannot_have_the_columns_that_the_format_adds(name: str) -> None:
+    with pytest.raises(UnsupportedSqlError, match=name.lower()):
+        decoder("debezium-json", StructType([StructField(name, LongType())]), {})
+
+
+def test_a_change_s_key_is_read_with_and_without_the_envelope() -> None:
+    made = key_decoder("debezium-json", StructType([StructField("id", LongType())]), {})
+    made = pickle.loads(pickle.dumps(made))
+    decoded = made.decode(
+        [b'{"id": 1}', b'{"schema": {}, "payload": {"id": 2}}', b'{"schema": {}, "payload": 3}']
+    )
+    assert decoded.batch.to_pylist() == [{"id": 1}, {"id": 2}]
+    assert decoded.bad[0].message == "payload: expected an object, found number 3"
