@@ -76,10 +76,18 @@ def share(peer: str, case: Case) -> float:
 class Contest:
     """One broker, its topics, and a process a peer, for as long as the block lasts."""
 
-    def __init__(self, console: Console, servers: str, peers: Sequence[Peer], timeout_s: float) -> None:
+    def __init__(
+        self,
+        console: Console,
+        servers: str,
+        peers: Sequence[Peer],
+        timeout_s: float,
+        warmup_records: int = WARMUP_RECORDS,
+    ) -> None:
         self._console = console
         self._servers = servers
         self._timeout_s = timeout_s
+        self._warmup_records = warmup_records
         self._topics: set[str] = set()
         self._refused: dict[str, str] = {}
         self._sessions: dict[str, PeerSession] = {}
@@ -137,7 +145,7 @@ class Contest:
         job = Job(
             self._reading(case, records),
             self._reading(case, EMPTY_RECORDS),
-            self._reading(case, min(records, WARMUP_RECORDS)),
+            self._reading(case, min(records, self._warmup_records)),
         )
         timing = self._sessions[peer.name].ask(job, self._timeout_s)
         right = answer(case.query, records)

@@ -265,6 +265,11 @@ class NoOffsetError(ConnectorError):
     default_remedy = "set 'auto.offset.reset' to earliest or latest, or commit offsets for the group first"
 
 
+class NoColumnsError(ConnectorError):
+    code = "FB3010"
+    default_remedy = "declare the columns: CREATE SOURCE t (id BIGINT, …) …"
+
+
 class ConnectorStateError(ConnectorError):
     code = "FB3009"
 

@@ -98,6 +98,16 @@ class SourceBatch:
 
 
 @dataclass(frozen=True)
+class Discovered:
+    """Columns that nobody declared: where they are from, and what there is to say about them."""
+
+    columns: StructType
+    origin: str
+    notes: tuple[str, ...] = ()
+    fixed: bool = False  # always the same: nothing to keep or to tell
+
+
+@dataclass(frozen=True)
 class PartitionLag:
     """How far the group is behind in one partition: `lag` = `end` − `committed`."""
 
@@ -175,8 +185,8 @@ class SourceConnector(ABC):
         """Let go of everything. Safe to call twice."""
 
     @abstractmethod
-    def discover_schema(self) -> StructType | None:
-        """The columns, where the system itself knows them; None where they must be declared."""
+    def discover_schema(self) -> Discovered | None:
+        """The columns, where the system itself knows them or shows them; None where they must be declared."""
 
     @abstractmethod
     def initial_offsets(self) -> Offsets:

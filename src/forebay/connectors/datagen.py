@@ -38,6 +38,7 @@ from forebay.connectors.contract import (
     ConnectorInfo,
     ConnectorMetrics,
     ConnectorState,
+    Discovered,
     HealthStatus,
     Offsets,
     PartitionLag,
@@ -117,7 +118,7 @@ class DatagenSource(SourceConnector):
     def close(self) -> None:
         self._state = ConnectorState.STOPPED
 
-    def discover_schema(self) -> StructType | None:
+    def discover_schema(self) -> Discovered | None:
         return None
 
     def initial_offsets(self) -> Offsets:

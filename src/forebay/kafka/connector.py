@@ -13,6 +13,7 @@ from forebay.connectors.contract import (
     ConnectorInfo,
     ConnectorMetrics,
     ConnectorState,
+    Discovered,
     HealthStatus,
     Offsets,
     PartitionLag,
@@ -39,6 +40,7 @@ from forebay.formats.protobuf_schema import settled
 from forebay.kafka.admin import Cluster, Partition, Topic
 from forebay.kafka.columns import CHANGE_LOG, RAW_COLUMNS, layout
 from forebay.kafka.consumers import CACHE
+from forebay.kafka.discovery import discover, raw_config
 from forebay.kafka.native_reader import NativeReader, TlsRefusedError
 from forebay.kafka.offsets import (
     KafkaSplit,
@@ -123,8 +125,21 @@ class KafkaSource(SourceConnector):
         self._cluster.close()
         self._state = ConnectorState.STOPPED
 
-    def discover_schema(self) -> StructType | None:
-        return RAW_COLUMNS if self.options["format"] == "raw" else None
+    def discover_schema(self) -> Discovered | None:
+        if self.options["format"] == "raw":
+            return Discovered(RAW_COLUMNS, "format raw", fixed=True)
+        return discover(self.options, self._newest_values)
+
+    def _newest_values(self, count: int) -> list[bytes | None]:
+        """About so many of the newest values, the partitions alike."""
+        with_backoff(self._look, timeout_s=self.options["connect.timeout.ms"] / 1000, notify=_say_unreachable)
+        partitions = [(name, n) for name, topic in self._topics.items() for n in range(topic.partitions)]
+        starts, ends = self._cluster.earliest(partitions), self._cluster.latest(partitions)
+        share = max(100, count // max(1, len(partitions)))
+        ranges = [Range(*key, max(starts[key], ends[key] - share), ends[key]) for key in sorted(partitions)]
+        source = KafkaSource(raw_config(self.config))
+        found = [batch.records for batch in source.read_batch(KafkaSplit(tuple(ranges)))]
+        return [value for records in found for value in records.column("value").to_pylist()]
 
     # -- where to start, how far to go ---------------------------------------------------------------
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from forebay import sql as language
 from forebay.catalog import Catalog, QueryState
-from forebay.connectors.contract import Offsets, SourceCheckpoint
+from forebay.connectors.contract import Discovered, Offsets, SourceCheckpoint
 from forebay.connectors.registry import ConnectorRegistry, default_registry
 from forebay.errors import (
     ForebayError,
@@ -24,7 +24,7 @@ from forebay.runtime.commits import GroupCommitter
 from forebay.runtime.describe import Describer, QueryStatus, SourceLag, SourceStatus
 from forebay.runtime.positions import earlier
 from forebay.runtime.results import Result
-from forebay.runtime.sources import Sources, unknown
+from forebay.runtime.sources import Sources, told, unknown
 from forebay.runtime.views import Views
 from forebay.views.changes import Subscription
 
@@ -123,9 +123,11 @@ class Session:
     def _dispatch(self, statement: language.Statement, script: str) -> Result:
         match statement:
             case language.CreateSource():
-                created = self._create_source(statement, script)
+                created, discovered = self._create_source(statement, script)
                 kept = self._sources.peek(statement.name).options.without_effect()
                 notes = [f"note: '{key}' is kept, but this version does not act on it yet" for key in kept]
+                if discovered is not None:
+                    notes = [*told(discovered), *notes]
                 done = f"source {statement.name} {'created' if created else 'exists already'}"
                 return Result(done=done, notes=notes)
             case language.CreateView():
@@ -149,7 +151,7 @@ class Session:
                 return self._subscribe_once(statement.view)
         raise UnsupportedSqlError(f"{type(statement).__name__} is not in this version")
 
-    def _create_source(self, statement: language.CreateSource, script: str) -> bool:
+    def _create_source(self, statement: language.CreateSource, script: str) -> tuple[bool, Discovered | None]:
         with self._lock:
             views = self._views.over(statement.name)
             known = self._catalog.get(statement.name)

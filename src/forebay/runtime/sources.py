@@ -6,12 +6,13 @@ import difflib
 import re
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 
 from pyspark.sql.types import DateType, StructField, StructType, TimestampNTZType, TimestampType
 
 from forebay import sql
 from forebay.catalog import Catalog, Definition
-from forebay.connectors.contract import SourceConfig, SourceConnector
+from forebay.connectors.contract import Discovered, SourceConfig, SourceConnector
 from forebay.connectors.registry import ConnectorRegistry
 from forebay.errors import (
     ForebayError,
@@ -49,23 +50,27 @@ class Sources:
 
     # -- creating ------------------------------------------------------------------------------------
 
-    def create(self, statement: sql.CreateSource, script: str) -> bool:
-        """Check everything, connect, keep. False if the very same source exists already."""
+    def create(self, statement: sql.CreateSource, script: str) -> tuple[bool, Discovered | None]:
+        """Check everything, connect, keep. False if the very same source exists already.
+
+        Where the statement has no columns, they are found now, kept, and told.
+        """
         try:
             return self._create(statement)
         except StatementError as error:
             raise error.at(_place(statement, error), script) from None
 
-    def _create(self, statement: sql.CreateSource) -> bool:
+    def _create(self, statement: sql.CreateSource) -> tuple[bool, Discovered | None]:
         check_name(statement.name)
-        masked = self.masked(statement)
         known = self._catalog.get(statement.name)
+        statement = self._with_known_columns(statement, known)
+        masked = self.masked(statement)
         if known is not None and not statement.or_replace:
             same = known.kind == "source" and known.sql == masked
             if same and statement.name not in self._open:
                 self._statements[statement.name] = statement  # with the secrets that the catalog has not
             if same or statement.if_not_exists:
-                return False
+                return False, None
             raise ObjectExistsError(
                 f"a {known.kind} '{statement.name}' exists already, and is defined differently",
                 remedy=f"DROP {known.kind.upper()} {statement.name}, or CREATE OR REPLACE SOURCE",
@@ -73,6 +78,12 @@ class Sources:
         if known is not None and known.kind != "source":
             raise ObjectExistsError(f"'{statement.name}' is a {known.kind}", remedy="choose another name")
         connector = self._connector(statement)
+        discovered = None if statement.columns else connector.discover_schema()
+        if discovered is not None and not discovered.fixed:
+            connector.close()
+            columns = tuple(sql.Column(f.name, f.dataType, f.nullable) for f in discovered.columns.fields)
+            statement = replace(statement, columns=columns)
+            masked, connector = self.masked(statement), self._connector(statement)
         self.event_time(statement, connector)
         _check_on_error(statement.on_error)
         connector.open()
@@ -80,7 +91,16 @@ class Sources:
         self._statements[statement.name] = statement
         self._open[statement.name] = connector
         self._catalog.put(Definition(statement.name, "source", masked, int(time.time() * 1000)))
-        return True
+        return True, discovered if discovered is not None and not discovered.fixed else None
+
+    def _with_known_columns(self, statement: sql.CreateSource, known: Definition | None) -> sql.CreateSource:
+        """A statement without columns that was executed before means the columns that it found then."""
+        if statement.columns or statement.or_replace or known is None or known.kind != "source":
+            return statement
+        before = sql.parse_one(known.sql)
+        assert isinstance(before, sql.CreateSource)
+        found = replace(statement, columns=before.columns)
+        return found if self.masked(found) == known.sql else statement
 
     def masked(self, statement: sql.CreateSource) -> str:
         """The statement as it may be shown and kept: no secret in it."""
@@ -169,6 +189,15 @@ class Sources:
     def close(self) -> None:
         for name in list(self._open):
             self._open.pop(name).close()
+
+
+def told(discovered: Discovered) -> list[str]:
+    """What was found, for people, in words that can be pasted into a statement."""
+    columns = ", ".join(
+        f"{field.name} {sql.type_name(field.dataType)}{'' if field.nullable else ' NOT NULL'}"
+        for field in discovered.columns.fields
+    )
+    return [f"columns from {discovered.origin}: {columns}", *discovered.notes]
 
 
 def unknown(kind: str, name: str, known: list[str]) -> UnknownObjectError:

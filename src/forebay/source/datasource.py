@@ -59,11 +59,10 @@ class ForebaySource(DataSource):
 
     def schema(self) -> StructType:
         """Asked for when the user gave none: whatever the connector knows by itself."""
-        connector = default_registry().make(self._config(StructType()))
-        discovered = connector.discover_schema()
+        discovered = default_registry().make(self._config(StructType())).discover_schema()
         if discovered is None:
             raise ValueError('FB1002: the columns are not known: give them with .schema("id BIGINT, …")')
-        return connector.full_schema()
+        return default_registry().make(self._config(discovered.columns)).full_schema()
 
     def _config(self, schema: StructType) -> SourceConfig:
         name = self.options.get(SOURCE_NAME, "spark")

@@ -1,0 +1,109 @@
+"""The columns of a source whose statement has none: from its schema, from the registry, or from a sample."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from pyspark.sql.types import BinaryType, StructField, StructType
+
+from forebay.connectors.contract import Discovered, SourceConfig
+from forebay.errors import NoColumnsError, UnsupportedSqlError
+from forebay.formats import json_sample
+from forebay.formats.avro_columns import avro_columns
+from forebay.formats.avro_schema import parse, written_schema
+from forebay.formats.protobuf_columns import protobuf_columns
+from forebay.formats.protobuf_files import add_files
+from forebay.formats.protobuf_schema import (
+    MESSAGE,
+    SOURCES,
+    find_message,
+    given_files,
+    message_at,
+    registered_files,
+)
+from forebay.options import Options
+from forebay.registry import Origin, Version, origin, registry
+
+SAMPLE = 1_000  # records
+VALUE = StructType([StructField("value", BinaryType())])
+ReadValues = Callable[[int], Sequence[bytes | None]]
+"""The newest values of a source, at most so many."""
+
+
+def discover(options: Options, read_values: ReadValues) -> Discovered | None:
+    """None where a format has no way to tell: then the columns must be declared."""
+    texts = {key: str(options[key]) for key in options if options[key] is not None}
+    schemas = origin(options)
+    match options["format"]:
+        case "avro" if (text := written_schema(texts)) is not None:
+            return Discovered(avro_columns(parse(text)), "the schema of the statement")
+        case "avro" if schemas is not None:
+            version = _newest(schemas, "AVRO")
+            references = [text for _, text in version.schema.references]
+            return Discovered(
+                avro_columns(parse(version.schema.text, references, f"the schema of {version.subject}")),
+                _named(version),
+            )
+        case "protobuf" if any(texts.get(key) for key in SOURCES):
+            message = find_message(given_files(texts), texts)
+            return Discovered(protobuf_columns(message), f"the message {message.full_name} of the statement")
+        case "protobuf" if schemas is not None:
+            return _from_registered_protobuf(schemas, texts)
+        case "json":
+            return _from_sample(read_values, framed=schemas is not None)
+    return None
+
+
+def _newest(schemas: Origin, kind: str) -> Version:
+    found = [
+        version for subject in schemas.subjects if (version := registry(schemas.settings).latest(subject))
+    ]
+    wanted = [version for version in found if version.schema.type == kind]
+    if not wanted:
+        subjects = ", ".join(schemas.subjects) or "any subject"
+        raise NoColumnsError(f"the registry has no schema of type {kind} under {subjects}")
+    if len({version.schema.text for version in wanted}) > 1:
+        raise NoColumnsError(
+            "the topics' newest schemas differ: " + ", ".join(_named(version) for version in wanted)
+        )
+    return wanted[0]
+
+
+def _named(version: Version) -> str:
+    return f"{version.subject}, version {version.version}, schema id {version.schema.id}"
+
+
+def _from_registered_protobuf(schemas: Origin, texts: dict[str, str]) -> Discovered:
+    version = _newest(schemas, "PROTOBUF")
+    try:
+        files = registered_files(version.schema.text, dict(version.schema.references))
+    except ValueError as error:
+        raise UnsupportedSqlError(f"the schema of {version.subject} cannot be loaded: {error}") from None
+    first = message_at(add_files(files), [0])
+    message = find_message(files, texts) if texts.get(MESSAGE) or first is None else first
+    return Discovered(protobuf_columns(message), f"the message {message.full_name} of {_named(version)}")
+
+
+def _from_sample(read_values: ReadValues, *, framed: bool) -> Discovered:
+    values = [value[5:] if framed and value else value for value in read_values(SAMPLE)]
+    found = json_sample.guess(values)
+    if not len(found.columns):
+        why = (
+            f"none of {len(values):,} records is a JSON object with fields"
+            if values
+            else "there are no records"
+        )
+        raise NoColumnsError(f"no columns can be taken from a sample: {why}")
+    notes = tuple(f"left out: {item}" for item in found.left_out)
+    return Discovered(found.columns, f"a sample of {found.records:,} records", notes)
+
+
+def raw_config(config: SourceConfig) -> SourceConfig:
+    """The same source read as raw values, for a sample."""
+    kept = {
+        key: text
+        for key, text in config.options.items()
+        if not key.startswith(("schema.registry.", "key.", "include.", "csv.", "event.time."))
+    }
+    return replace(config, options=kept | {"format": "raw"}, schema=VALUE)
