@@ -24,7 +24,8 @@
     │   ├── CommitError              FB3006  retryable
     │   ├── ReadStalledError         FB3007  retryable
     │   ├── NoOffsetError            FB3008  auto.offset.reset = none, and no offset
-    │   └── ConnectorStateError      FB3009  a verb called out of order
+    │   ├── ConnectorStateError      FB3009  a verb called out of order
+    │   └── NoColumnsError           FB3010  none declared, and none found
     ├── RuntimeFailure               FB4000
     │   ├── QueryFailedError         FB4001
     │   ├── WaitTimeoutError         FB4002  exit code 4
@@ -265,13 +266,13 @@ class NoOffsetError(ConnectorError):
     default_remedy = "set 'auto.offset.reset' to earliest or latest, or commit offsets for the group first"
 
 
+class ConnectorStateError(ConnectorError):
+    code = "FB3009"
+
+
 class NoColumnsError(ConnectorError):
     code = "FB3010"
     default_remedy = "declare the columns: CREATE SOURCE t (id BIGINT, …) …"
-
-
-class ConnectorStateError(ConnectorError):
-    code = "FB3009"
 
 
 class RuntimeFailure(ForebayError):

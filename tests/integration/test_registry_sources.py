@@ -25,7 +25,13 @@ from pyspark.sql.types import (
 from support import Cluster, eventually, kafka_source, read
 
 from forebay.devstack import DevStack
-from forebay.errors import ConnectorError, OptionValueError, UnreachableError, UnsupportedSqlError
+from forebay.errors import (
+    ConnectorError,
+    NoColumnsError,
+    OptionValueError,
+    UnreachableError,
+    UnsupportedSqlError,
+)
 from forebay.formats.protobuf_files import add_files
 from forebay.formats.protobuf_schema import registered_files
 from forebay.native import native
@@ -362,3 +368,40 @@ def test_sql_end_to_end_and_known_schemas_go_on_while_the_registry_is_away(tmp_p
 
             # An id that could not be had is asked for again after a while.
             eventually(arrived, "the new schema is read", timeout=60)
+
+
+def test_columns_that_nobody_declared_are_found_kept_and_told(
+    stack: DevStack, kafka: Cluster, tmp_path: Path
+) -> None:
+    framed, plain, empty = kafka.make_topic(1), kafka.make_topic(2), kafka.make_topic(1)
+    kafka.produce(framed, orders(stack, framed))
+    kafka.produce(plain, [b'{"id": 1, "at": "2026-01-01T00:00:00Z", "x": 1}', b'{"id": 2, "x": "a"}', b"{"])
+    registered = (
+        f"CREATE SOURCE orders FROM KAFKA (brokers = '{stack.bootstrap_servers}', topic = '{framed}', "
+        f"startup_mode = 'earliest') FORMAT AVRO USING SCHEMA REGISTRY (url = '{stack.schema_registry_url}')"
+    )
+    sampled = (
+        f"CREATE SOURCE events FROM KAFKA (brokers = '{stack.bootstrap_servers}', topic = '{plain}', "
+        "startup_mode = 'earliest') FORMAT JSON"
+    )
+    with sessions.connect(tmp_path / "home") as db:
+        told = sessions.notes(db, registered)
+        assert told[0].endswith(
+            "id BIGINT NOT NULL, amount DOUBLE NOT NULL, note STRING, currency STRING NOT NULL"
+        )
+        assert f"{framed}-value, version 3" in told[0]
+        told = sessions.notes(db, sampled)
+        assert told[0] == "columns from a sample of 2 records: id BIGINT, at TIMESTAMP"
+        assert told[1] == "left out: x (integer and text)"
+        with pytest.raises(NoColumnsError, match="there are no records"):
+            db.execute(sampled.replace("events", "nothing").replace(plain, empty))
+        db.execute("CREATE MATERIALIZED VIEW v AS SELECT * FROM orders")
+        kafka.produce(plain, [b'{"id": 3, "new": true}'])  # what is kept is not found anew
+        assert sessions.notes(db, sampled) == []
+        shown = sessions.rows(db, "SHOW CREATE SOURCE events")[0][-1]
+        assert "id BIGINT" in shown
+        assert "new" not in shown
+        sessions.caught_up(db)
+        assert sorted(sessions.rows(db, "SELECT id, amount, currency, note FROM v")) == [
+            tuple(row.values()) for row in ROWS
+        ]
