@@ -11,7 +11,13 @@ from pyspark.sql.types import BinaryType, LongType, StringType, StructField, Str
 from support import NUMBERS, Cluster, numbers, read
 
 from forebay.connectors.contract import RejectedRecord
-from forebay.errors import MissingOptionError, OptionConflictError, OptionError, UnsupportedSqlError
+from forebay.errors import (
+    MissingOptionError,
+    NoColumnsError,
+    OptionConflictError,
+    OptionError,
+    UnsupportedSqlError,
+)
 from forebay.kafka.connector import KafkaSource
 
 
@@ -104,7 +110,8 @@ def test_a_record_that_does_not_decode_is_rejected_with_its_place_and_kind_and_n
         (topic, 0, 0), (topic, 1, 1), (topic, 1, 2), (topic, 1, 3),
     }  # fmt: skip
     assert all(item.kind and item.message for item in rejected)
-    assert source.discover_schema() is None
+    with pytest.raises(NoColumnsError, match=r"left out: n \(integer and number and text\)"):
+        source.discover_schema()
 
 
 def test_a_raw_key_that_is_no_text_rejects_its_record_only(

@@ -120,15 +120,20 @@ def test_a_small_batch_is_one_task_and_a_large_one_several(
         reader.stop()
 
 
-def test_raw_needs_no_schema_and_json_says_that_it_does(
+def test_raw_needs_no_schema_and_json_takes_it_from_what_the_topic_holds(
     spark: SparkSession, cluster: Cluster, kafka_options: KafkaOptions
 ) -> None:
     topic = cluster.make_topic(1)
     cluster.produce(topic, ["one", "two"])
     raw = spark.read.format("forebay").options(**kafka_options(topic, format="raw")).load()
     assert [bytes(row.value) for row in raw.collect()] == [b"one", b"two"]
-    with pytest.raises(PySparkException, match="FB1002"):
+    with pytest.raises(PySparkException, match="FB3010"):
         spark.read.format("forebay").options(**kafka_options(topic)).load()
+    with pytest.raises(PySparkException, match="FB1002"):
+        spark.read.format("forebay").options(**kafka_options(topic, format="csv")).load()
+    cluster.produce(topic, ['{"n": 1, "s": "x"}'])
+    found = spark.read.format("forebay").options(**kafka_options(topic)).load()
+    assert [row.asDict() for row in found.collect()] == [{"n": 1, "s": "x"}]
 
 
 def test_a_wrong_option_is_an_error_with_its_code(

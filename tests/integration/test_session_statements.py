@@ -159,8 +159,8 @@ def test_secrets_appear_nowhere(
     secrets = ["sEcr3t-sasl", "sEcr3t-registry"]
     good = (
         f"CREATE SOURCE guarded (id BIGINT) FROM KAFKA (brokers = '{cluster.bootstrap_servers}', topic = '{source}', "
-        f"'kafka.sasl.username' = 'ann', 'kafka.sasl.password' = '{secrets[0]}') FORMAT JSON "
-        f"USING SCHEMA REGISTRY (url = 'http://127.0.0.1:9', password = '{secrets[1]}')"
+        f"'kafka.sasl.username' = 'ann', 'kafka.sasl.password' = '{secrets[0]}', "
+        f"'schema.registry.username' = 'ann', 'schema.registry.password' = '{secrets[1]}') FORMAT JSON"
     )
     db.execute(good)
     db.execute("CREATE MATERIALIZED VIEW guarded_view AS SELECT id FROM guarded")
@@ -177,7 +177,8 @@ def test_secrets_appear_nowhere(
     wrong = (
         good.replace("guarded", "another").replace("topic = ", "topicc = "),
         good.replace("guarded", "another").replace(f"topic = '{source}'", "topic = 'nosuch'"),
-        good.replace(" USING", ""),
+        good.replace(" FROM KAFKA", ""),
+        good.replace("guarded", "another") + " USING SCHEMA REGISTRY (url = 'nowhere')",
         "SELECT nosuch FROM guarded",
         "CREATE MATERIALIZED VIEW another AS SELECT nosuch FROM guarded",
         good + " nonsense",

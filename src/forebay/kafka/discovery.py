@@ -89,12 +89,15 @@ def _from_sample(read_values: ReadValues, *, framed: bool) -> Discovered:
     values = [value[5:] if framed and value else value for value in read_values(SAMPLE)]
     found = json_sample.guess(values)
     if not len(found.columns):
+        left_out = ", ".join(found.left_out[:5])
         why = (
-            f"none of {len(values):,} records is a JSON object with fields"
-            if values
-            else "there are no records"
+            f"left out: {left_out}"
+            if left_out
+            else f"none of {len(values):,} records is a JSON object with fields"
         )
-        raise NoColumnsError(f"no columns can be taken from a sample: {why}")
+        raise NoColumnsError(
+            f"no columns can be taken from a sample: {why if values else 'there are no records'}"
+        )
     notes = tuple(f"left out: {item}" for item in found.left_out)
     return Discovered(found.columns, f"a sample of {found.records:,} records", notes)
 

@@ -59,9 +59,6 @@ def start(master: str, conf: Mapping[str, str], warehouse: Path) -> SparkSession
     if local:
         # The default of 200 would mean 200 tasks for a batch of ten rows.
         settings["spark.sql.shuffle.partitions"] = str(_cores(master))
-        if sys.platform == "linux":
-            # Over TCP a worker's small messages wait for each other's acknowledgement, 40 ms at a time.
-            settings["spark.python.unix.domain.socket.enabled"] = "true"
         # A micro-batch writes two files to its checkpoint. Hadoop's usual way starts a process to set the
         # permissions of each, and of a checksum that is thrown away: 50 ms a file that go for nothing.
         settings["spark.hadoop.fs.file.impl"] = "org.apache.hadoop.fs.RawLocalFileSystem"
