@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 from pyspark.sql.types import StructType
 from tests.protobuf_support import columns, message_type
 
 from forebay import sql
+from forebay.connectors.contract import SourceConfig
 from forebay.errors import UnsupportedSqlError
 from forebay.formats.avro_columns import avro_columns
 from forebay.formats.avro_schema import parse
 from forebay.formats.json_sample import guess
 from forebay.formats.protobuf_columns import protobuf_columns
+from forebay.kafka.connector import KafkaSource
 
 
 def shown(found: StructType) -> dict[str, str]:
@@ -112,3 +115,15 @@ def test_what_has_no_one_type_is_left_out_and_named() -> None:
         "in.y[] (integer and text)",
         "in (an object without fields)",
     )
+
+
+def test_the_schema_file_of_a_key_goes_along_and_leaves_the_value_alone(tmp_path: Path) -> None:
+    file = tmp_path / "key.avsc"
+    file.write_text('{"type": "record", "name": "K", "fields": [{"name": "k", "type": "long"}]}')
+    given = {"format": "csv", "csv.delimiter": ";", "key.format": "avro", "key.columns": "k", "topic": "t"}
+    options = given | {"key.avro.schema.file": str(file), "bootstrap.servers": "b", "group.id": "g"}
+    source = KafkaSource(SourceConfig("t", "kafka", options, columns("k BIGINT, v STRING")))
+    shipped = source.for_workers()
+    assert shipped.items() >= given.items()
+    assert shipped["key.avro.schema"] == file.read_text()
+    assert "key.avro.schema.file" not in shipped

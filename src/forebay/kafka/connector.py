@@ -396,9 +396,7 @@ class KafkaSource(SourceConnector):
 
 def _shipped(options: dict[str, str], prefix: str, form: str | None, registered: bool) -> dict[str, str]:
     """The options with the schema files of a format, the key's or the value's, read and put in their place."""
-    own = {
-        name: text for key, text in options.items() if (name := key.removeprefix(prefix)) != key or not prefix
-    }
+    own = {key.removeprefix(prefix): text for key, text in options.items() if key.startswith(prefix)}
     if form == "protobuf" and not registered:
         found = settled(own)
     elif form == "avro" and FILE_OPTION in own:
@@ -406,7 +404,7 @@ def _shipped(options: dict[str, str], prefix: str, form: str | None, registered:
         found[OPTION] = written_schema(own) or ""
     else:
         return options
-    rest = {key: text for key, text in options.items() if key.removeprefix(prefix) not in own}
+    rest = {key: text for key, text in options.items() if not key.startswith(prefix)}
     return rest | {prefix + name: text for name, text in found.items()}
 
 
