@@ -28,6 +28,7 @@ from support import Cluster, eventually
 import forebay
 from forebay.errors import QueryFailedError, SessionClosedError
 from forebay.runtime.session import Session
+from forebay.runtime.spark import register
 
 
 @pytest.fixture(scope="module")
@@ -275,6 +276,19 @@ def test_a_datagen_source_goes_through_the_same_runtime(db: Session) -> None:
     assert rows(db, f"SELECT count(*) FROM {view} WHERE price < 10 OR price > 20") == [(0,)]
     assert rows(db, f"SELECT sum(n), collect_set(side) FROM {sums}")[0][0] == 5000
     assert [row for (row,) in rows(db, f"SELECT side FROM {sums} ORDER BY side")] == ["buy", "sell"]
+    drop(db, source)
+
+
+def test_a_query_that_starts_adds_nothing_to_what_others_are_sending_to_their_workers(db: Session) -> None:
+    """Else a query that starts while another sends a task now and then breaks that task for good."""
+    register(db.spark)
+    shared = db.spark._jsparkSession.sessionState().dataSourceManager().lookupDataSource("forebay")  # type: ignore[operator]
+    before = set(shared.dataSourceCls().envVars())
+    source, view = name("gen"), name("view")
+    db.execute(f"CREATE SOURCE {source} (id BIGINT) FROM DATAGEN (number_of_rows = 100)")
+    db.execute(f"CREATE MATERIALIZED VIEW {view} AS SELECT id FROM {source}")
+    caught_up(db)
+    assert set(shared.dataSourceCls().envVars()) == before
     drop(db, source)
 
 

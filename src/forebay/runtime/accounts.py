@@ -8,6 +8,7 @@ they are read once more, for counting only, before the query goes on.
 from __future__ import annotations
 
 import logging
+from dataclasses import dataclass
 
 from forebay.catalog import BatchRecord, Catalog
 from forebay.connectors.contract import Offsets, SourceConnector
@@ -19,7 +20,7 @@ from forebay.source.accounts import Account, read, remove
 log = logging.getLogger("forebay.accounts")
 
 
-def recount(catalog: Catalog, query: RunningQuery) -> None:
+def recount(catalog: Catalog, query: RunningQuery, parallelism: int) -> None:
     """Bring the totals of a view up to its checkpoint."""
     done = checkpoints.committed(query.paths.checkpoint)
     if done is None:
@@ -32,38 +33,46 @@ def recount(catalog: Catalog, query: RunningQuery) -> None:
         ends = by_source(checkpoints.offsets(query.paths.checkpoint, batch))
         for name in missing:
             start = dict(counted[name].offsets) if name in counted else query.progress.positions[name]
-            record = _count(query, name, batch, start, ends[name])
-            if record is not None:
-                catalog.record_batch(record)
+            try:
+                count(catalog, query, name, (start, ends[name]), BatchTold(batch), parallelism)
+            except ForebayError as error:
+                log.warning(
+                    "batch %d of view '%s' cannot be counted again: %s", batch, query.name, error.message
+                )
         counted = {totals.source: totals for totals in catalog.totals(view=query.name)}
 
 
-def _count(query: RunningQuery, name: str, batch: int, start: Offsets, end: Offsets) -> BatchRecord | None:
+@dataclass(frozen=True)
+class BatchTold:
+    """What Spark says of a batch, where it says anything."""
+
+    number: int
+    late: int = 0
+    took_ms: int = 0
+
+
+def count(
+    catalog: Catalog,
+    query: RunningQuery,
+    name: str,
+    span: tuple[Offsets, Offsets],
+    batch: BatchTold,
+    parallelism: int,
+) -> None:
+    """Put into the catalog what a batch read of a source: by what its tasks wrote down, else by reading again."""
     connector = query.connectors[name]
-    try:
-        account = read_again(connector, start, end)
-    except ForebayError as error:
-        log.warning("batch %d of view '%s' cannot be counted again: %s", batch, query.name, error.message)
-        return None
-    return BatchRecord(
-        query.name, name, batch, account.records, account.rejected, account.example,
-        connector.lost(start, end), 0, end, 0, account.skipped,
+    splits = connector.plan_batches(*span, parallelism)
+    account = read(query.paths.accounts, splits) or _read_again(connector, *span)
+    catalog.record_batch(
+        BatchRecord(
+            query.name, name, batch.number, account.records, account.rejected, account.example,
+            connector.lost(*span), batch.late, span[1], batch.took_ms, account.skipped,
+        )
     )  # fmt: skip
+    remove(query.paths.accounts, splits)
 
 
-def account_of(query: RunningQuery, name: str, start: Offsets, end: Offsets, parallelism: int) -> Account:
-    """What a batch read of a source, by what its tasks wrote down; where one did not, by reading it again."""
-    connector = query.connectors[name]
-    splits = connector.plan_batches(start, end, parallelism)
-    return read(query.paths.accounts, splits) or read_again(connector, start, end)
-
-
-def forget(query: RunningQuery, name: str, start: Offsets, end: Offsets, parallelism: int) -> None:
-    """Once it is in the catalog."""
-    remove(query.paths.accounts, query.connectors[name].plan_batches(start, end, parallelism))
-
-
-def read_again(connector: SourceConnector, start: Offsets, end: Offsets) -> Account:
+def _read_again(connector: SourceConnector, start: Offsets, end: Offsets) -> Account:
     account = Account()
     for split in connector.plan_batches(start, end, 1):
         for part in connector.read_batch(split):

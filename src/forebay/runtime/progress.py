@@ -12,11 +12,10 @@ from typing import Any
 
 from pyspark.sql.streaming import StreamingQueryListener
 
-from forebay.catalog import BatchRecord, Catalog
+from forebay.catalog import Catalog
 from forebay.connectors.contract import Offsets
-from forebay.runtime.accounts import account_of, forget
+from forebay.runtime.accounts import BatchTold, count
 from forebay.runtime.query import RunningQuery, offsets_of
-from forebay.source.accounts import Account
 
 log = logging.getLogger("forebay.progress")
 
@@ -70,28 +69,9 @@ class ProgressListener(StreamingQueryListener):  # type: ignore[misc]
                 continue
             name = end["source"]
             start = offsets_of(source.startOffset) or query.progress.positions[name]
-            account = account_of(query, name, start, end, self._parallelism)
-            self._catalog.record_batch(
-                _batch_record(query, name, account, (start, end), progress, first=not moved)
-            )
-            forget(query, name, start, end, self._parallelism)
+            # Rows that came too late are known for the whole query, so they are put down to one source only.
+            late = 0 if moved else sum(each.numRowsDroppedByWatermark for each in progress.stateOperators)
+            told = BatchTold(progress.batchId, late, progress.durationMs.get("triggerExecution", 0))
+            count(self._catalog, query, name, (start, end), told, self._parallelism)
             moved[name] = end
         return moved
-
-
-def _batch_record(
-    query: RunningQuery,
-    name: str,
-    account: Account,
-    span: tuple[Offsets, Offsets],
-    progress: Any,
-    *,
-    first: bool,
-) -> BatchRecord:
-    # Rows that came too late are known for the whole query, so they are put down to one source only.
-    late = sum(operator.numRowsDroppedByWatermark for operator in progress.stateOperators) if first else 0
-    return BatchRecord(
-        query.name, name, progress.batchId, account.records, account.rejected, account.example,
-        query.connectors[name].lost(*span), late, span[1], progress.durationMs.get("triggerExecution", 0),
-        account.skipped,
-    )  # fmt: skip

@@ -318,6 +318,7 @@ def _passing(message: str) -> ForebayError | None:
 
 def _last_line(message: str) -> str:
     """The line of a Python traceback, or of a JVM message, that says what happened."""
-    lines = [line.strip() for line in message.splitlines() if line.strip()]
+    lines = [line.strip() for line in message.splitlines()]
+    lines = [line for line in lines if line and not line.startswith(("at ", "... "))]
     telling = [line for line in lines if "Error" in line or "Exception" in line]
     return (telling or lines or ["no reason given"])[-1][:500]

@@ -306,6 +306,7 @@ class Session:
             if self._spark is not None:
                 if self._listener is not None:
                     self._spark.streams.removeListener(self._listener)
+                self._views.recount(running.values())
                 if self._owns_spark:
                     self._spark.stop()
             self._sources.close()

@@ -33,6 +33,9 @@ DEFAULTS = {
     "spark.driver.extraJavaOptions": f"-Xss16m -Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties').as_uri()}",
     "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": "true",
 }
+SET_BY_EACH_QUERY = (
+    "SPARK_LOCAL_DIRS", "SPARK_AUTH_SOCKET_TIMEOUT", "SPARK_BUFFER_SIZE", "SPARK_PYTHON_RUNTIME",
+)  # fmt: skip
 # Spark's default for redacting options in plans and logs, and what our options add to it.
 REDACTION = r"(?i)secret|password|token|access[.]?key|passphrase|[.]pem$|credential"
 
@@ -77,8 +80,25 @@ def start(master: str, conf: Mapping[str, str], warehouse: Path) -> SparkSession
     for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
         PySparkLogger.getLogger(name).disabled = True
     spark.sparkContext.setLogLevel(os.environ.get("FOREBAY_SPARK_LOG", "OFF"))
-    spark.dataSource.register(ForebaySource)
+    register(spark)
     return spark
+
+
+def register(spark: SparkSession) -> None:
+    """Make `readStream.format("forebay")` known.
+
+    All queries of a session share one Java map, the environment of the data source's workers. Each query
+    that starts puts four entries into it, while another may be writing the map into its tasks: a new entry
+    between the map's size and its end makes tasks that cannot be read. So the entries are there beforehand.
+    """
+    environment = spark.sparkContext.environment
+    before = dict(environment)
+    environment.update({name: before.get(name, "") for name in SET_BY_EACH_QUERY})
+    try:
+        spark.dataSource.register(ForebaySource)
+    finally:
+        environment.clear()
+        environment.update(before)
 
 
 def _with_retries(master: str) -> str:

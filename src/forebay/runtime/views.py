@@ -136,7 +136,7 @@ class Views:
             query.progress.positions = self._starts(statement.name, plan.tables)
             frame = self._frame(statement, query.progress.positions)
             query.prepare(frame)
-            recount(self._catalog, query)
+            self.recount([query])
             self.running[statement.name] = query
             query.start(frame)
         except BaseException as error:
@@ -156,6 +156,11 @@ class Views:
             if plan.kept:
                 detail["kept"] = plan.kept
             self._catalog.put(Definition(statement.name, "view", text, int(time.time() * 1000), detail))
+
+    def recount(self, queries: Iterable[RunningQuery]) -> None:
+        """Count the batches that are done but were not counted, because a process ended before Spark told of them."""
+        for query in queries:
+            recount(self._catalog, query, self._spark().sparkContext.defaultParallelism)
 
     def _check_tables(self, names: Iterable[str]) -> None:
         for name in names:
