@@ -11,7 +11,7 @@ from confluent_kafka.admin import ScramCredentialInfo, ScramMechanism, UserScram
 from support import Cluster, numbers
 
 from forebay.devstack.broker import Broker
-from forebay.devstack.java import find_java
+from forebay.jvm.java import find_java
 from forebay.kafka.offsets import KafkaSplit, Range
 
 USER, PASSWORD = "ann", "correct-horse"

@@ -16,7 +16,8 @@ from registry_guard import PASSWORD, TOKEN, USER, basic, certificate, guard
 
 from forebay.devstack import DevStack
 from forebay.errors import AuthError, MissingOptionError, OptionValueError, RecordError, UnreachableError
-from forebay.registry import Registry, RegistrySettings, client, registry
+from forebay.registry import RegistrySettings, registry, shared
+from forebay.registry.client import Registry
 
 ADDRESS = json.dumps(
     {"type": "record", "name": "Address", "namespace": "n", "fields": [{"name": "zip", "type": "string"}]}
@@ -177,4 +178,4 @@ def test_settings_are_checked_and_show_no_secret() -> None:
 def test_a_process_has_one_client_for_the_same_settings(url: str) -> None:
     assert registry(RegistrySettings(url)) is registry(RegistrySettings(url))
     assert registry(RegistrySettings(url)) is not registry(RegistrySettings(url, username="other"))
-    assert os.getpid() in {process for process, _ in client._registries}
+    assert os.getpid() in {process for process, _ in shared._registries}

@@ -17,8 +17,8 @@ from forebay.devstack import artifacts, download, ivy
 from forebay.devstack.archive import unpack
 from forebay.devstack.artifacts import KAFKA, REGISTRY, Artifact, ArtifactSet, load_set
 from forebay.devstack.cache import is_complete, locked, publish, write_manifest
-from forebay.devstack.java import find_java, major_version
 from forebay.errors import ChecksumError, DownloadError, JavaMissingError
+from forebay.jvm.java import find_java, major_version
 
 
 def sample_set(content: bytes) -> ArtifactSet:

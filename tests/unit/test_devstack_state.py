@@ -13,10 +13,11 @@ import psutil
 import pytest
 
 from forebay.devstack import daemon, kraft, state
-from forebay.devstack.cds import keep_draft
 from forebay.devstack.ports import HOST, free_ports, is_free
 from forebay.devstack.state import ServiceState
 from forebay.errors import StackError
+from forebay.jvm.classes import MAGIC, ClassArchive
+from forebay.jvm.java import Java
 
 
 @pytest.fixture(autouse=True)
@@ -101,11 +102,25 @@ def test_a_port_that_is_listened_on_is_not_free() -> None:
         assert not is_free(server.getsockname()[1])
 
 
-@pytest.mark.parametrize(("clean", "kept"), [(True, ["classes-k.jsa"]), (False, [])])
-def test_a_class_archive_is_kept_only_after_a_clean_exit(
-    tmp_path: Path, clean: bool, kept: list[str]
-) -> None:
-    draft = tmp_path / "classes-k.1234.draft"
-    draft.write_bytes(b"x")
-    keep_draft(draft, clean)
-    assert [path.name for path in tmp_path.iterdir()] == kept
+def test_a_class_archive_is_used_only_when_it_was_written_to_its_end(tmp_path: Path) -> None:
+    java = Java("java", 17, "words")
+    first = ClassArchive(tmp_path, java)
+    [flag] = first.flags()
+    draft = Path(flag.removeprefix("-XX:ArchiveClassesAtExit="))
+    draft.write_bytes(bytes(64) + b"classes")  # the header is still to come
+    assert first.flags()[0].startswith("-XX:ArchiveClassesAtExit=")
+    assert draft.exists()  # it may be in the making
+
+    draft.write_bytes(MAGIC + bytes(60) + b"classes")
+    assert first.flags() == [f"-XX:SharedArchiveFile={first.path}"]
+    assert [path.name for path in tmp_path.iterdir()] == [first.path.name]
+    assert ClassArchive(tmp_path, Java("java", 21, "other words")).path != first.path
+
+
+def test_what_a_killed_jvm_left_of_a_class_archive_is_removed(tmp_path: Path) -> None:
+    archive = ClassArchive(tmp_path, Java("java", 17, "words"))
+    torso = Path(archive.flags()[0].removeprefix("-XX:ArchiveClassesAtExit="))
+    torso.write_bytes(bytes(64))
+    os.utime(torso, (0, 0))
+    archive.flags()
+    assert not torso.exists()

@@ -15,7 +15,8 @@ from forebay.cli.output import OUTPUT_OPTION, Output, show_items, words
 from forebay.errors import MissingOptionError, OptionValueError, StatementError, UnknownObjectError
 from forebay.formats.avro_diff import Change, changes
 from forebay.formats.avro_schema import parse
-from forebay.registry import RegisteredSchema, Registry, RegistrySettings, Version
+from forebay.registry import RegisteredSchema, RegistrySettings, Version
+from forebay.registry.client import Registry
 
 schema_app = typer.Typer(
     name="schema",

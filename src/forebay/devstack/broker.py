@@ -11,9 +11,9 @@ from confluent_kafka.admin import AdminClient
 
 from forebay.devstack import kraft
 from forebay.devstack.artifacts import KAFKA
-from forebay.devstack.java import Java
 from forebay.devstack.ports import HOST, answers, free_ports
 from forebay.devstack.service import Service
+from forebay.jvm.java import Java
 
 
 class Broker(Service):

@@ -16,7 +16,6 @@ from forebay.devstack import state
 from forebay.devstack.artifacts import KAFKA, REGISTRY, load_set
 from forebay.devstack.broker import Broker
 from forebay.devstack.cache import locked
-from forebay.devstack.cds import keep_draft
 from forebay.devstack.download import resolve
 from forebay.devstack.ports import HOST, is_free
 from forebay.devstack.process import STOP_SECONDS
@@ -135,7 +134,6 @@ def _choose(asked: int | None, usual: int, name: str) -> int | None:
 
 def _describe(service: Service, port: int) -> ServiceState:
     assert service.process is not None
-    assert service.archive is not None
     return ServiceState(
         pid=service.process.pid,
         create_time=state.create_time(service.process.pid),
@@ -143,7 +141,6 @@ def _describe(service: Service, port: int) -> ServiceState:
         port=port,
         log=str(service.log),
         data=str(service.directory),
-        class_archive_draft=str(service.archive.draft),
     )
 
 
@@ -151,7 +148,6 @@ def _await_end(entry: ServiceState) -> None:
     deadline = time.monotonic() + STOP_SECONDS
     while time.monotonic() < deadline:
         if entry.process() is None:
-            keep_draft(Path(entry.class_archive_draft), clean_exit=True)
             return
         time.sleep(0.03)
     process = entry.process()
@@ -159,4 +155,3 @@ def _await_end(entry: ServiceState) -> None:
         with suppress(psutil.NoSuchProcess):
             process.kill()
         psutil.wait_procs([process], timeout=STOP_SECONDS)
-    keep_draft(Path(entry.class_archive_draft), clean_exit=False)

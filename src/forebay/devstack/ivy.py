@@ -16,8 +16,8 @@ from xml.sax.saxutils import quoteattr
 import pyspark
 
 from forebay.devstack.artifacts import Artifact, ArtifactSet
-from forebay.devstack.java import find_java
 from forebay.errors import DownloadError
+from forebay.jvm.java import find_java
 
 # Milliseconds. Without them a firewall that drops packets makes Ivy wait for ever.
 _TIMEOUTS = (

@@ -11,9 +11,9 @@ import uuid
 from collections.abc import Mapping
 from pathlib import Path
 
-from forebay.devstack.java import Java
 from forebay.devstack.ports import HOST
 from forebay.errors import StackStartError
+from forebay.jvm.java import Java
 
 NODE_ID = 1
 

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from forebay.devstack.artifacts import REGISTRY
-from forebay.devstack.java import Java
 from forebay.devstack.ports import HOST
 from forebay.devstack.service import Service
+from forebay.jvm.java import Java
 
 API = "/apis/ccompat/v7"
 

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import ClassVar
 
 from forebay.devstack.artifacts import load_set
-from forebay.devstack.cds import ClassArchive
 from forebay.devstack.download import resolve
-from forebay.devstack.java import Java, find_java
 from forebay.devstack.ports import free_ports, is_free
 from forebay.devstack.process import JavaProcess
 from forebay.errors import StackNotRunningError, StackStartError
+from forebay.jvm.classes import ClassArchive
+from forebay.jvm.java import Java, find_java
 
 _ATTEMPTS = 3
 
@@ -41,7 +41,6 @@ class Service(ABC):
         self.directory = directory
         self.port = port
         self.process: JavaProcess | None = None
-        self.archive: ClassArchive | None = None
         self._detached = detached
         self._scratch = scratch
         self._on_spawn = on_spawn
@@ -89,8 +88,8 @@ class Service(ABC):
 
     def stop(self) -> None:
         """Stop in order: SIGTERM, wait, and SIGKILL only if that does not help."""
-        if self.process is not None and self.archive is not None:
-            self.archive.keep(self.process.stop())
+        if self.process is not None:
+            self.process.stop()
 
     def kill(self) -> None:
         """SIGKILL, as a crash would end it. `start()` brings it back on the same port and data."""
@@ -100,12 +99,11 @@ class Service(ABC):
     def _spawn(self, port: int) -> tuple[JavaProcess, Callable[[], bool]]:
         java, home = find_java(), resolve(load_set(self.artifacts))
         self.directory.mkdir(parents=True, exist_ok=True)
-        self.archive = ClassArchive(home, java)
         arguments, ready = self._prepare(port, home, java)
         self.process = JavaProcess(
             self.name,
             java.path,
-            [*self.archive.flags(), *arguments],
+            [*ClassArchive(home, java).flags(), *arguments],
             self.log,
             detached=self._detached,
             scratch=self._scratch,

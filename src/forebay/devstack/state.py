@@ -32,7 +32,6 @@ class ServiceState:
     port: int
     log: str
     data: str
-    class_archive_draft: str = ""
 
     def process(self) -> psutil.Process | None:
         """The running process, None if it has ended, also when its pid now belongs to another."""

@@ -8,12 +8,11 @@ this process, or by another one on this machine (`memory.py`).
 from __future__ import annotations
 
 import logging
-import os
 import ssl
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -32,6 +31,7 @@ from forebay.errors import (
     UnreachableError,
 )
 from forebay.registry.memory import Memory
+from forebay.registry.schemas import RegisteredSchema, Version
 from forebay.registry.settings import PREFIX, RegistrySettings
 
 log = logging.getLogger("forebay.registry")
@@ -42,25 +42,6 @@ LOOKS = 4  # at an id that is not there: a follower may not have it yet; 100, 20
 _WRONG_PLACE = f"check '{PREFIX}url': Apicurio has it at /apis/ccompat/v7, others at the root"
 AWAY_S = 10.0  # how long a registry that did not answer is left alone, where its answer is remembered
 REFUSED_S = 30.0  # how long an id that could not be had is not asked for again
-
-
-@dataclass(frozen=True)
-class RegisteredSchema:
-    """A schema with all that it refers to: (name, text), each after those that it uses itself."""
-
-    id: int
-    type: str  # AVRO, JSON, PROTOBUF
-    text: str
-    references: tuple[tuple[str, str], ...] = ()
-
-
-@dataclass(frozen=True)
-class Version:
-    """One version of a subject."""
-
-    subject: str
-    version: int
-    schema: RegisteredSchema
 
 
 class Registry:
@@ -259,19 +240,6 @@ class Registry:
         if status in (408, 429) or status >= 500:
             return UnreachableError(f"{where} has trouble while {doing}: {text}")
         return ConnectorError(f"{where}, {doing}: {text}")
-
-
-_registries: dict[tuple[int, RegistrySettings], Registry] = {}
-_registries_lock = threading.Lock()
-
-
-def registry(settings: RegistrySettings) -> Registry:
-    """The client of this process for these settings. One does not survive a fork, and Spark forks its workers."""
-    with _registries_lock:
-        key = os.getpid(), settings
-        if key not in _registries:
-            _registries[key] = Registry(settings)
-        return _registries[key]
 
 
 def _made(settings: RegistrySettings) -> SchemaRegistryClient:

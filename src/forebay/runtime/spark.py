@@ -13,6 +13,8 @@ from pyspark import SparkContext
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
+from forebay.jvm.classes import ClassArchive
+from forebay.jvm.java import find_java
 from forebay.source.datasource import ForebaySource
 
 TASK_FAILURES = 4  # as on a cluster; plain local[N] would fail a query on the first lost Python worker
@@ -29,8 +31,6 @@ DEFAULTS = {
     "spark.sql.streaming.metricsEnabled": "false",
     # Progress of an idle query tells the lag; the default of 10 s is too seldom for a live line.
     "spark.sql.streaming.noDataProgressEventInterval": "1000",
-    # One Python traceback too long for Spark's regular expression overflows the JVM's default stack.
-    "spark.driver.extraJavaOptions": f"-Xss16m -Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties').as_uri()}",
     "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": "true",
 }
 SET_BY_EACH_QUERY = (
@@ -55,6 +55,7 @@ def start(master: str, conf: Mapping[str, str], warehouse: Path) -> SparkSession
     builder = SparkSession.builder.master(_with_retries(master))
     settings = {
         **DEFAULTS,
+        "spark.driver.extraJavaOptions": " ".join(_java_flags()),
         "spark.sql.redaction.options.regex": REDACTION + "|url",
         "spark.redaction.regex": REDACTION,
         "spark.sql.warehouse.dir": str(warehouse),
@@ -99,6 +100,19 @@ def register(spark: SparkSession) -> None:
     finally:
         environment.clear()
         environment.update(before)
+
+
+def _java_flags() -> list[str]:
+    log = Path(__file__).with_name("log4j2.properties").as_uri()
+    # One Python traceback too long for Spark's regular expression overflows the JVM's default stack.
+    flags = ["-Xss16m", f"-Dlog4j2.configurationFile={log}"]
+    # Half of what Spark takes to start is Java reading classes from jars. The archive lives and dies with
+    # the environment that holds the jars; what Java has to say about it, nobody needs to read.
+    folder = Path(sys.prefix) / "share" / "forebay"
+    if sys.prefix != sys.base_prefix and os.access(sys.prefix, os.W_OK) and "SPARK_HOME" not in os.environ:
+        folder.mkdir(parents=True, exist_ok=True)
+        flags += [*ClassArchive(folder, find_java()).flags(), "-Xlog:disable", "-Xlog:all=error:stderr"]
+    return flags
 
 
 def _with_retries(master: str) -> str:

@@ -1,0 +1,1 @@
+"""Java: finding it, and starting it quickly."""

@@ -1,0 +1,30 @@
+"""One client a process for each registry.
+
+The client's own imports take a quarter of a second, which a process that needs no registry does not pay:
+Spark starts half a dozen Python processes, one after another, before a query's first row.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from typing import TYPE_CHECKING
+
+from forebay.registry.settings import RegistrySettings
+
+if TYPE_CHECKING:
+    from forebay.registry.client import Registry
+
+_registries: dict[tuple[int, RegistrySettings], Registry] = {}
+_registries_lock = threading.Lock()
+
+
+def registry(settings: RegistrySettings) -> Registry:
+    """The client of this process for these settings. One does not survive a fork, and Spark forks its workers."""
+    from forebay.registry.client import Registry
+
+    with _registries_lock:
+        key = os.getpid(), settings
+        if key not in _registries:
+            _registries[key] = Registry(settings)
+        return _registries[key]
