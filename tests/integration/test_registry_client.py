@@ -16,7 +16,7 @@ from registry_guard import PASSWORD, TOKEN, USER, basic, certificate, guard
 
 from forebay.devstack import DevStack
 from forebay.errors import AuthError, MissingOptionError, OptionValueError, RecordError, UnreachableError
-from forebay.registry import RegistrySettings, registry, shared
+from forebay.registry import RegistrySettings, client, registry, shared
 from forebay.registry.client import Registry
 
 ADDRESS = json.dumps(
