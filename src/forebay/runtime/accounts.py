@@ -58,8 +58,11 @@ def count(
     span: tuple[Offsets, Offsets],
     batch: BatchTold,
     parallelism: int,
-) -> None:
-    """Put into the catalog what a batch read of a source: by what its tasks wrote down, else by reading again."""
+) -> int:
+    """Put into the catalog what a batch read of a source: by what its tasks wrote down, else by reading again.
+
+    Returns how many records that were.
+    """
     connector = query.connectors[name]
     splits = connector.plan_batches(*span, parallelism)
     account = read(query.paths.accounts, splits) or _read_again(connector, *span)
@@ -70,6 +73,7 @@ def count(
         )
     )  # fmt: skip
     remove(query.paths.accounts, splits)
+    return account.records
 
 
 def _read_again(connector: SourceConnector, start: Offsets, end: Offsets) -> Account:

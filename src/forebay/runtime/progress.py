@@ -44,8 +44,8 @@ class ProgressListener(StreamingQueryListener):  # type: ignore[misc]
         if query is None:
             return
         try:
-            checkpointed = self._record(query, event.progress)
-            query.on_progress(event.progress)
+            checkpointed, records = self._record(query, event.progress)
+            query.on_progress(event.progress, records)
             for source, offsets in checkpointed.items():
                 self._on_checkpoint(source, event.progress.batchId, offsets)
         except Exception:
@@ -60,9 +60,10 @@ class ProgressListener(StreamingQueryListener):  # type: ignore[misc]
         if query is not None:
             query.on_terminated(event.exception)
 
-    def _record(self, query: RunningQuery, progress: Any) -> dict[str, Offsets]:
-        """Count the batch; returns the sources that it moved, and to where."""
+    def _record(self, query: RunningQuery, progress: Any) -> tuple[dict[str, Offsets], int]:
+        """Count the batch; returns the sources that it moved, and to where, and how many records it read."""
         moved: dict[str, Offsets] = {}
+        records = 0
         for source in progress.sources:
             end = offsets_of(source.endOffset)
             if end is None or source.startOffset == source.endOffset:
@@ -72,6 +73,6 @@ class ProgressListener(StreamingQueryListener):  # type: ignore[misc]
             # Rows that came too late are known for the whole query, so they are put down to one source only.
             late = 0 if moved else sum(each.numRowsDroppedByWatermark for each in progress.stateOperators)
             told = BatchTold(progress.batchId, late, progress.durationMs.get("triggerExecution", 0))
-            count(self._catalog, query, name, (start, end), told, self._parallelism)
+            records += count(self._catalog, query, name, (start, end), told, self._parallelism)
             moved[name] = end
-        return moved
+        return moved, records

@@ -162,8 +162,11 @@ class RunningQuery:
 
     # -- watching ------------------------------------------------------------------------------------
 
-    def on_progress(self, event: Any) -> None:
-        """A progress event. Its batch, if it had one, is in the checkpoint by now."""
+    def on_progress(self, event: Any, records: int) -> None:
+        """A progress event, and how many records its batch read. The batch is in the checkpoint by now.
+
+        Spark's own count is of the rows that came to it: the good ones, or what the source made of them.
+        """
         ends = [end for source in event.sources if (end := offsets_of(source.endOffset))]
         with self.changed:
             # An event may come late, after stop() has looked into the checkpoint: it must not lead back.
@@ -171,12 +174,13 @@ class RunningQuery:
                 self.progress.positions = by_source(ends)
             self.progress.lag = self._lag(event)
             self.progress.reported = max(self.progress.reported, event.batchId)
-            if event.numInputRows:
+            took_ms = event.durationMs.get("triggerExecution", 0)
+            if records:
                 self.progress.batch = max(self.progress.batch, event.batchId)
-                self.progress.batch_ms = event.durationMs.get("triggerExecution", 0)
+                self.progress.batch_ms = took_ms
                 self._backoff.over()
                 self._workers_lost = 0
-            self.progress.records_per_second = event.processedRowsPerSecond if event.numInputRows else 0.0
+            self.progress.records_per_second = records * 1000 / max(took_ms, 1)
             self.changed.notify_all()
 
     def _lag(self, event: Any) -> int:
@@ -211,6 +215,8 @@ class RunningQuery:
         try:
             self.start(self._build())
         except (ForebayError, PySparkException) as error:
+            if self._stopping.is_set():
+                return  # it was told to stop while it was being started
             known = error if isinstance(error, ForebayError) else from_text(str(error))
             if known is not None and known.retryable:
                 self.on_terminated(str(known))

@@ -199,6 +199,7 @@ class Session:
                 ("emit", plan_of.emit),
                 ("window", plan_of.window or ""),
                 ("keys", ", ".join(plan_of.merge_keys)),
+                ("the source adds up", str(plan_of.partial or "")),
                 ("spark sql", plan_of.spark_sql),
             ]
             return Result.of(("step", "what"), rows)

@@ -12,6 +12,7 @@ from typing import Any
 
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
 
 from forebay import sql
 from forebay.catalog import Catalog, Definition, QueryState
@@ -29,7 +30,7 @@ from forebay.runtime.accounts import recount
 from forebay.runtime.lock import ViewLock
 from forebay.runtime.query import RunningQuery, ViewPaths
 from forebay.runtime.sources import Sources, check_name, unknown
-from forebay.source.needed import needed_columns
+from forebay.source.needed import adds_up_alike, needed_columns
 from forebay.source.stream import batch_frame, streaming_frame
 from forebay.views.table import ViewTable
 
@@ -90,12 +91,31 @@ class Views:
 
     def _check(self, statement: sql.CreateView) -> None:
         """Whether Spark takes the query, before what it is to replace is dropped."""
-        names = self.plan(statement).tables
-        self._check_tables(names)
-        self._frame(statement, {name: {} for name in names})
+        plan = self.plan(statement)
+        self._check_tables(plan.tables)
+        self._frame(statement, plan, {name: {} for name in plan.tables})
 
-    def plan(self, statement: sql.CreateView, temporary: Mapping[str, str] | None = None) -> sql.ViewPlan:
-        """How the view is computed. Sources that are change logs have their rows weighed."""
+    def plan(self, statement: sql.CreateView) -> sql.ViewPlan:
+        """How the view is computed, over temporary views of its own names.
+
+        Sources that are change logs have their rows weighed. Where it can, the source adds up beforehand; a
+        view that once began without that goes on so, since Spark's state of it is another.
+        """
+        plain = self._plan(statement, None)
+        known = self._catalog.get(statement.name)
+        if not plain.aggregated or len(plain.tables) != 1 or (known and not known.detail.get("partial")):
+            return plain
+        [source] = plain.tables
+        if (found := self._catalog.get(source)) is None or found.kind != "source":
+            return plain
+        columns = self._sources.peek(source).full_schema()
+        added = self._plan(statement, columns)
+        if added.partial is None:
+            return plain
+        name = _temporary(statement)[source]
+        return added if adds_up_alike(self._spark(), name, columns, plain.spark_sql, added) else plain
+
+    def _plan(self, statement: sql.CreateView, columns: StructType | None) -> sql.ViewPlan:
         logs = {}
         for name in sql.tables(statement.query):
             known = self._catalog.get(name)
@@ -104,7 +124,7 @@ class Views:
                 if connector.change_log:
                     logs[name] = changelog.of(connector, self._spark)
         try:
-            return sql.plan(statement.query, statement.emit, temporary, logs)
+            return sql.plan(statement.query, statement.emit, _temporary(statement), logs, columns)
         except AnalysisException as error:
             raise _refused(error) from None
 
@@ -120,7 +140,7 @@ class Views:
             statement.name,
             self.paths(statement.name),
             {name: self._sources.connector(name) for name in plan.tables},
-            lambda: self._frame(statement, self._starts(statement.name, plan.tables)),
+            lambda: self._frame(statement, plan, self._starts(statement.name, plan.tables)),
             output_mode=OUTPUT_MODES[plan.emit],
             merge_keys=plan.merge_keys if plan.emit == "changes" else None,
             kept=plan.kept,
@@ -134,7 +154,7 @@ class Views:
                     remedy=f"if it is not wanted any more, remove {query.paths.root}",
                 )
             query.progress.positions = self._starts(statement.name, plan.tables)
-            frame = self._frame(statement, query.progress.positions)
+            frame = self._frame(statement, plan, query.progress.positions)
             query.prepare(frame)
             self.recount([query])
             self.running[statement.name] = query
@@ -155,6 +175,8 @@ class Views:
             }
             if plan.kept:
                 detail["kept"] = plan.kept
+            if plan.partial:
+                detail["partial"] = True
             self._catalog.put(Definition(statement.name, "view", text, int(time.time() * 1000), detail))
 
     def recount(self, queries: Iterable[RunningQuery]) -> None:
@@ -173,17 +195,20 @@ class Views:
                     remedy="select from the source instead; a plain SELECT can read any view",
                 )
 
-    def _frame(self, statement: sql.CreateView, starts: Mapping[str, Offsets]) -> DataFrame:
+    def _frame(
+        self, statement: sql.CreateView, plan: sql.ViewPlan, starts: Mapping[str, Offsets]
+    ) -> DataFrame:
         """The view's query over its streaming sources."""
         spark = self._spark()
         paths = self.paths(statement.name)
-        names = sql.tables(statement.query)
-        temporary = {name: f"forebay_{statement.name}_{name}" for name in names}
-        plan = self.plan(statement, temporary)
-        query = plan.spark_sql
-        schemas = {temporary[name]: changelog.row_schema(self._sources.connector(name)) for name in names}
-        needed = needed_columns(spark, schemas, query)
-        for name in names:
+        temporary = _temporary(statement)
+        needed: dict[str, set[str]] = {}
+        if plan.partial is None:
+            schemas = {
+                new: changelog.row_schema(self._sources.connector(name)) for name, new in temporary.items()
+            }
+            needed = needed_columns(spark, schemas, plan.spark_sql)
+        for name in temporary:
             connector = self._sources.connector(name)
             source = self._sources.statement(name)
             frame = streaming_frame(
@@ -195,11 +220,12 @@ class Views:
                 accounts=paths.accounts,
                 # A row that is taken back late must be taken back all the same.
                 event_time=None if plan.kept else self._sources.event_time(source, connector),
-                needed=needed[temporary[name]],
+                needed=needed.get(temporary[name], set()),
+                partial=plan.partial,
             )
             changelog.without_change(frame, connector).createOrReplaceTempView(temporary[name])
         try:
-            frame = spark.sql(query)
+            frame = spark.sql(plan.spark_sql)
             return changelog.checked(frame, plan.kept) if plan.kept else frame
         except AnalysisException as error:
             raise _refused(error, temporary) from None
@@ -315,6 +341,11 @@ class Views:
                     else f"view '{view}' was stopped before it had caught up",
                     remedy="give it more time with --timeout, or see SHOW QUERIES for what holds it up",
                 )
+
+
+def _temporary(statement: sql.CreateView) -> dict[str, str]:
+    """The temporary view that stands for each table of the query while Spark reads it."""
+    return {name: f"forebay_{statement.name}_{name}" for name in sql.tables(statement.query)}
 
 
 def _refused(error: PySparkException, temporary: dict[str, str] | None = None) -> StatementError:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import logging
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,9 @@ from forebay.connectors.contract import Offsets, SourceBatch, SourceConfig, Sour
 from forebay.connectors.registry import default_registry
 from forebay.errors import OptionError, UnsupportedSqlError
 from forebay.formats.batches import arrow_schema
+from forebay.partial import Partial
 from forebay.source import accounts
+from forebay.source.partials import Adder
 
 log = logging.getLogger("forebay.source")
 
@@ -40,7 +42,8 @@ DRAIN_FILE = "forebay.drain"  # while this file exists there is nothing new to r
 PARALLELISM = "forebay.parallelism"  # how many tasks can run at a time
 START = "forebay.start"  # where to start without a checkpoint, as worked out by the driver
 COLUMNS = "forebay.columns"  # the declared columns as JSON: Spark's schema may have lost their NOT NULL
-_OWN_KEYS = {SOURCE_NAME, ACCOUNTS, DRAIN_FILE, PARALLELISM, START, COLUMNS, "connector", "path"}
+PARTIAL = "forebay.partial"  # what to add up before Spark does, as JSON
+_OWN_KEYS = {SOURCE_NAME, ACCOUNTS, DRAIN_FILE, PARALLELISM, START, COLUMNS, PARTIAL, "connector", "path"}
 
 
 @dataclass
@@ -116,6 +119,7 @@ class _Reading:
         self._parallelism = int(options.get(PARALLELISM) or os.cpu_count() or 1)
         self._start = options.get(START)
         self._accounts = options.get(ACCOUNTS)
+        self._partial = options.get(PARTIAL)
         self._connector: SourceConnector | None = None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -130,7 +134,7 @@ class _Reading:
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, Piece)
         connector = default_registry().make(self._config)
-        target, names = arrow_schema(self._schema), self._schema.names
+        shape = self._shape()
         account = accounts.Account()
         try:
             for batch in connector.read_batch(partition.split):
@@ -138,12 +142,18 @@ class _Reading:
                 if batch.rejected and self._accounts is None:
                     self._report(batch)
                 if batch.records.num_rows:
-                    columns = [batch.records.column(name) for name in names]
-                    yield pa.RecordBatch.from_arrays(columns, schema=target)
+                    yield shape(batch.records)
         finally:
             connector.close()
         if self._accounts is not None:
             accounts.write(Path(self._accounts), partition.split, account)
+
+    def _shape(self) -> Callable[[pa.RecordBatch], pa.RecordBatch]:
+        """Makes of a connector's rows what Spark asked for: some of their columns, or their sums."""
+        target, names = arrow_schema(self._schema), self._schema.names
+        if self._partial is not None:
+            return Adder(Partial.from_json(self._partial), target).add
+        return lambda rows: pa.RecordBatch.from_arrays([rows.column(name) for name in names], schema=target)
 
     def _report(self, batch: SourceBatch) -> None:
         first = batch.rejected[0]

@@ -6,13 +6,16 @@ Every column is decoded and checked all the same, since a record is good or bad 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructField, StructType
+
+from forebay.sql import ViewPlan
 
 log = logging.getLogger("forebay.source")
 
@@ -24,15 +27,34 @@ def needed_columns(spark: SparkSession, sources: Mapping[str, StructType], query
     """
     everything = {name: set(schema.names) for name, schema in sources.items()}
     try:
+        with _empty(spark, sources):
+            plan = spark.sql(query)._jdf.queryExecution().optimizedPlan()
+            return _kept(plan, sources) or everything
+    except (PySparkException, Py4JError) as error:
+        log.debug("the columns of a query are not known before it runs: %s", error)
+        return everything
+
+
+def adds_up_alike(spark: SparkSession, name: str, schema: StructType, query: str, added: ViewPlan) -> bool:
+    """Whether a query over the source's sums has the same columns as over its rows, by Spark's own word."""
+    assert added.partial is not None
+    try:
+        with _empty(spark, {name: StructType([*schema.fields, *added.partial.fields(schema)])}):
+            return bool(spark.sql(query).schema == spark.sql(added.spark_sql).schema)
+    except PySparkException as error:
+        log.debug("a source cannot add up for a query: %s", error)
+        return False
+
+
+@contextmanager
+def _empty(spark: SparkSession, sources: Mapping[str, StructType]) -> Iterator[None]:
+    """Each source as an empty temporary view."""
+    try:
         for name, schema in sources.items():
             # Nullable, as a streaming source is: count(c) of a column without NULLs would need no column.
             nullable = StructType([StructField(f.name, f.dataType, True) for f in schema.fields])
             spark.createDataFrame(spark.sparkContext.emptyRDD(), nullable).createOrReplaceTempView(name)
-        plan = spark.sql(query)._jdf.queryExecution().optimizedPlan()
-        return _kept(plan, sources) or everything
-    except (PySparkException, Py4JError) as error:
-        log.debug("the columns of a query are not known before it runs: %s", error)
-        return everything
+        yield
     finally:
         for name in sources:
             spark.catalog.dropTempView(name)

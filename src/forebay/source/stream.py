@@ -11,6 +11,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, BinaryType, MapType, StringType, StructField, StructType
 
 from forebay.connectors.contract import Offsets, SourceConfig, SourceConnector
+from forebay.partial import Partial
 from forebay.source import datasource
 
 
@@ -32,15 +33,21 @@ def streaming_frame(
     accounts: Path,
     event_time: EventTime | None,
     needed: set[str],
+    partial: Partial | None = None,
 ) -> DataFrame:
     """The source's rows as they come. `start` counts only where the query has no checkpoint.
 
-    Columns that are not `needed` are NULL: whoever reads them asked for something else.
+    Columns that are not `needed` are NULL: whoever reads them asked for something else. With `partial`,
+    rows are added up where they are read, and the parts are columns behind the source's own.
     """
     full = connector.full_schema()
     if event_time is not None:
         needed = needed | {event_time.column}
-    sent = [field for field in full.fields if field.name in needed] or [_smallest(full)]
+        partial = partial and partial.with_time(event_time.column)
+    if partial is not None:
+        needed = {*partial.keys, *(name for name, _ in partial.panes)}
+    parts = partial.fields(full) if partial else []
+    sent = [*(field for field in full.fields if field.name in needed), *parts] or [_smallest(full)]
     own = {
         datasource.SOURCE_NAME: config.name,
         datasource.ACCOUNTS: str(accounts),
@@ -50,6 +57,8 @@ def streaming_frame(
         datasource.COLUMNS: config.schema.json(),
         "connector": config.connector,
     }
+    if partial is not None:
+        own[datasource.PARTIAL] = partial.to_json()
     reader = spark.readStream.format(datasource.FORMAT).schema(StructType(sent))
     frame = reader.options(**connector.for_workers(), **own).load()
     names = {field.name for field in sent}
@@ -58,7 +67,7 @@ def streaming_frame(
             F.col(f"`{field.name}`")
             if field.name in names
             else F.lit(None).cast(field.dataType).alias(field.name)
-            for field in full.fields
+            for field in (*full.fields, *parts)
         )
     )
     if event_time is not None:

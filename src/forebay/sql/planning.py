@@ -6,10 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from pyspark.sql.types import StructType
 from sqlglot import exp
 
 from forebay.errors import UnsupportedSqlError
+from forebay.partial import Partial
 from forebay.sql.outputs import bound_aliases
+from forebay.sql.partial import partial
 from forebay.sql.rewrite import Edit, apply, located, refuse
 from forebay.sql.shape import Shape, shape
 from forebay.sql.statements import Emit
@@ -38,6 +41,8 @@ class ViewPlan:
     `kept` is set for a view over a change log, whose result has one column more, `_weight`: "rows" adds up
     the weights of equal rows, "groups" replaces the rows whose `merge_keys` are equal. A row of weight 0 is
     gone, but for the one row of a view without keys.
+
+    `partial` is what its one source adds up before, in columns of their own that `spark_sql` reads.
     """
 
     spark_sql: str
@@ -47,6 +52,7 @@ class ViewPlan:
     emit: Literal["append", "changes", "window_close"]
     merge_keys: tuple[str, ...]
     kept: Kept | None = None
+    partial: Partial | None = None
 
 
 def plan(
@@ -54,10 +60,12 @@ def plan(
     emit: Emit | None,
     mapping: Mapping[str, str] | None = None,
     change_logs: Mapping[str, ChangeLog] | None = None,
+    columns: StructType | None = None,
 ) -> ViewPlan:
     """Compile a view's query.
 
-    `mapping` gives the temporary view to read for each table name, `change_logs` those tables that are one.
+    `mapping` gives the temporary view to read for each table name, `change_logs` those tables that are one,
+    `columns` those of the one source that may add up by itself.
     """
     query = located(query)
     _check(query)
@@ -71,6 +79,10 @@ def plan(
             # A whole call is replaced, with what is edited within it.
             within = [edit for edit in edits if not any(_holds(whole, edit) for whole in weighed.edits)]
             edits = [*within, *weighed.edits]
+    added = None
+    if columns is not None and weighed is None:
+        added = partial(query, found, columns)
+        edits += added[1] if added else ()
     mode = "changes" if weighed and not found.aggregated else _mode(query, found, emit)
     return ViewPlan(
         spark_sql=apply(query, dict.fromkeys(edits)),  # the outermost bounds are in there twice
@@ -80,6 +92,7 @@ def plan(
         emit=mode,
         merge_keys=found.keys if mode == "changes" else (),
         kept=weighed.kept if weighed else None,
+        partial=added[0] if added else None,
     )
 
 

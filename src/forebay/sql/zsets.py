@@ -28,7 +28,7 @@ Kept = Literal["rows", "groups"]
 _FROM_A_VIEW = "make a view that selects the rows, and compute it when you SELECT from that view"
 _INTEGERS = (ByteType, ShortType, IntegerType, LongType)
 # A row that is taken back must be the row that was added: these would make it another one.
-_FICKLE = frozenset(
+FICKLE = frozenset(
     {"rand", "randn", "random", "uuid", "shuffle", "now", "current_timestamp", "current_date", "curdate"}
     | {
         "current_time",
@@ -103,7 +103,7 @@ def _check_form(query: Any, emit: Emit | None, window: Kind | None) -> None:
         no("a session window", query)
     for node in query.find_all(exp.Func):
         name = str(node.name if isinstance(node, exp.Anonymous) else node.sql_name()).lower()
-        if name in _FICKLE and not (name == "unix_timestamp" and node.this):
+        if name in FICKLE and not (name == "unix_timestamp" and node.this):
             no(f"{name}(), which is another value when the row is taken back,", node, "leave it out")
 
 

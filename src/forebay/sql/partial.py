@@ -1,0 +1,184 @@
+"""What a source can add up by itself before Spark does: then a few rows travel where there were millions.
+
+The source groups its rows by every column that the query looks at outside its aggregates, and by the pane of
+an event-time window: the longest span that no window's edge divides. Spark groups again, as the query says.
+Groups that are finer than the query's are therefore always right, and nothing else of the query changes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any, Literal
+
+from pyspark.sql.types import (
+    BooleanType,
+    ByteType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IntegerType,
+    LongType,
+    ShortType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+)
+from sqlglot import exp
+
+from forebay.partial import Function, Part, Partial
+from forebay.sql.ast import EventWindow
+from forebay.sql.rewrite import Edit
+from forebay.sql.shape import Shape, is_aggregate
+from forebay.sql.windows import BOUNDS, group_window, in_scope, read_window
+from forebay.sql.zsets import FICKLE
+
+PREFIX = "_forebay_part_"
+_INTEGERS = (ByteType, ShortType, IntegerType, LongType)
+_NUMBERS = (*_INTEGERS, FloatType, DoubleType)
+_STAMPS = (TimestampType, TimestampNTZType)
+_TIMES = (*_STAMPS, DateType)
+# What a WHERE alone looks at is a key here too: not worth it for what is another value in each row.
+_FEW = (BooleanType, ByteType, ShortType, IntegerType, DateType, StringType)
+_KEYS = (*_NUMBERS, *_TIMES, BooleanType, StringType, DecimalType)
+
+
+def partial(query: Any, found: Shape, schema: StructType) -> tuple[Partial, tuple[Edit, ...]] | None:
+    """How the source helps with this query, and what of its text changes; None where it cannot."""
+    if not (found.aggregated and _is_plain(query)):
+        return None
+    columns = {field.name.lower(): field for field in schema.fields}
+    if any(name.startswith(PREFIX) for name in columns) or set(BOUNDS) & set(columns):
+        return None
+    source = query.args["from_"].this
+    own = {source.name.lower(), source.alias_or_name.lower(), ""}
+    parts: dict[tuple[Function, str, str], Part] = {}
+    edits = []
+    for node in _aggregates(query):
+        text = _merged(node, columns, own, parts)
+        if text is None:
+            return None
+        start, end = node.meta["call"]
+        edits.append(Edit(start, end, text))
+    outside = _outside(query, columns, own, {out.name.lower() for out in found.outputs if out.name})
+    if outside is None:
+        return None
+    keys, panes = outside
+    return Partial(tuple(sorted(keys)), tuple(sorted(panes.items())), tuple(parts.values())), tuple(edits)
+
+
+def _is_plain(query: Any) -> bool:
+    """One SELECT over one table, with nothing that is another value each time."""
+    source = query.args["from_"].this if isinstance(query, exp.Select) and query.args.get("from_") else None
+    if not isinstance(source, exp.Table) or source.args.get("sample") or source.args.get("joins"):
+        return False
+    if any(query.args.get(part) for part in ("with_", "joins", "laterals", "qualify", "distinct", "pivots")):
+        return False
+    if len(list(query.find_all(exp.Query))) > 1 or _selects_star(query):
+        return False
+    names = (
+        node.name if isinstance(node, exp.Anonymous) else node.sql_name() for node in query.find_all(exp.Func)
+    )
+    return not any(str(name).lower() in FICKLE for name in names)
+
+
+def _selects_star(query: Any) -> bool:
+    return any(not isinstance(star.parent, exp.Count) for star in query.find_all(exp.Star))
+
+
+def _aggregates(query: Any) -> Iterator[Any]:
+    return (node for node in in_scope(query, exp.Func) if is_aggregate(node))
+
+
+def _merged(
+    node: Any,
+    columns: dict[str, StructField],
+    own: set[str],
+    parts: dict[tuple[Function, str, str], Part],
+) -> str | None:
+    """What stands for an aggregate over the rows: the same over the parts. None where that is not the same."""
+    argument = node.this
+    if "call" not in node.meta or isinstance(node.parent, exp.Filter | exp.Window | exp.WithinGroup):
+        return None
+    if node.args.get("expressions") or isinstance(argument, exp.Distinct):
+        return None
+
+    def part(function: Function, column: str, kind: Literal["bigint", "double", "same"]) -> str:
+        key = (function, column, kind)
+        parts.setdefault(key, Part(f"{PREFIX}{len(parts)}", function, column, kind))
+        return parts[key].name
+
+    if isinstance(node, exp.Count) and isinstance(argument, exp.Star | exp.Literal):
+        return f"coalesce(sum({part('count_all', '', 'bigint')}), 0L)"
+    field = columns.get(argument.name.lower()) if _is_column(argument, own) else None
+    if field is None:
+        return None
+    if isinstance(node, exp.Count):
+        return f"coalesce(sum({part('count', field.name, 'bigint')}), 0L)"
+    if isinstance(node, exp.Min | exp.Max) and isinstance(field.dataType, (*_NUMBERS, *_TIMES)):
+        which: Function = "min" if isinstance(node, exp.Min) else "max"
+        return f"{which}({part(which, field.name, 'same')})"
+    if isinstance(node, exp.Sum) and isinstance(field.dataType, _NUMBERS):
+        kind: Literal["bigint", "double"] = "bigint" if isinstance(field.dataType, _INTEGERS) else "double"
+        return f"sum({part('sum', field.name, kind)})"
+    if isinstance(node, exp.Avg) and isinstance(field.dataType, _NUMBERS):
+        total, count = part("sum", field.name, "double"), part("count", field.name, "bigint")
+        return f"try_divide(sum({total}), sum({count}))"
+    return None
+
+
+def _is_column(node: Any, own: set[str]) -> bool:
+    """Of the source, and not a field of one of its columns."""
+    if not isinstance(node, exp.Column) or not isinstance(node.this, exp.Identifier):
+        return False
+    return node.table.lower() in own and not node.db
+
+
+def _outside(
+    query: Any, columns: dict[str, StructField], own: set[str], aliases: set[str]
+) -> tuple[set[str], dict[str, int]] | None:
+    """Columns that the query looks at outside its aggregates; those that are only in a window have a pane."""
+    window = group_window(query, query)
+    keys: set[str] = set()
+    panes: dict[str, int] = {}
+    for column in query.find_all(exp.Column):
+        if any(is_aggregate(node) for node in _above(column)):
+            continue
+        name, qualifier = column.name.lower(), column.table.lower()
+        if window is not None and (
+            qualifier == window.function or (not qualifier and name in (*BOUNDS, window.function))
+        ):
+            continue
+        if name not in columns:
+            if not qualifier and name in aliases:
+                continue  # what stands behind it is looked at where it is written
+            return None
+        if not _is_column(column, own):
+            return None
+        field = columns[name]
+        call = column.find_ancestor(EventWindow)
+        if call is not None:
+            width = _pane(query, call, column) if isinstance(field.dataType, _STAMPS) else None
+            if width is None or panes.setdefault(field.name, width) != width:
+                return None
+        elif isinstance(field.dataType, _FEW if column.find_ancestor(exp.Where) else _KEYS):
+            keys.add(field.name)
+        else:
+            return None
+    return (keys, {name: width for name, width in panes.items() if name not in keys})
+
+
+def _above(node: Any) -> Iterator[Any]:
+    while node.parent is not None:
+        node = node.parent
+        yield node
+
+
+def _pane(query: Any, call: Any, column: Any) -> int | None:
+    window = read_window(query, call)
+    if window.native or window.kind == "session" or call.expressions[0] is not column:
+        return None
+    return math.gcd(*window.sizes) * 1000
