@@ -45,7 +45,7 @@ _TYPES = {"long": "BIGINT", "int": "INT", "double": "DOUBLE", "string": "STRING"
 
 def prepare(work: Path) -> Prepared:
     from forebay.devstack.ivy import _ivy_jar
-    from forebay.devstack.java import find_java
+    from forebay.jvm.java import find_java
 
     java = find_java().path
     jars = resolve(work / f"flink-{VERSION}", COORDINATES, java, _ivy_jar())

@@ -101,21 +101,25 @@ class Views:
         Sources that are change logs have their rows weighed. Where it can, the source adds up beforehand; a
         view that once began without that goes on so, since Spark's state of it is another.
         """
-        plain = self._plan(statement, None)
-        known = self._catalog.get(statement.name)
-        if not plain.aggregated or len(plain.tables) != 1 or (known and not known.detail.get("partial")):
-            return plain
-        [source] = plain.tables
-        if (found := self._catalog.get(source)) is None or found.kind != "source":
-            return plain
+        names = sql.tables(statement.query)
+        found = self._catalog.get(names[0]) if len(names) == 1 else None
+        if found is None or found.kind != "source":
+            return self._plan(statement)
+        [source] = names
         columns = self._sources.peek(source).full_schema()
-        added = self._plan(statement, columns)
+        plain = self._plan(statement, columns)
+        known = self._catalog.get(statement.name)
+        if known is not None and not known.detail.get("partial"):
+            return plain
+        added = self._plan(statement, columns, adding=True)
         if added.partial is None:
             return plain
         name = _temporary(statement)[source]
         return added if adds_up_alike(self._spark(), name, columns, plain.spark_sql, added) else plain
 
-    def _plan(self, statement: sql.CreateView, columns: StructType | None) -> sql.ViewPlan:
+    def _plan(
+        self, statement: sql.CreateView, columns: StructType | None = None, *, adding: bool = False
+    ) -> sql.ViewPlan:
         logs = {}
         for name in sql.tables(statement.query):
             known = self._catalog.get(name)
@@ -124,7 +128,9 @@ class Views:
                 if connector.change_log:
                     logs[name] = changelog.of(connector, self._spark)
         try:
-            return sql.plan(statement.query, statement.emit, _temporary(statement), logs, columns)
+            return sql.plan(
+                statement.query, statement.emit, _temporary(statement), logs, columns, adding=adding
+            )
         except AnalysisException as error:
             raise _refused(error) from None
 
@@ -221,6 +227,7 @@ class Views:
                 # A row that is taken back late must be taken back all the same.
                 event_time=None if plan.kept else self._sources.event_time(source, connector),
                 needed=needed.get(temporary[name], set()),
+                condition=plan.condition,
                 partial=plan.partial,
             )
             changelog.without_change(frame, connector).createOrReplaceTempView(temporary[name])

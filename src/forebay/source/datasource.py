@@ -25,12 +25,14 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from forebay.backoff import with_backoff
+from forebay.condition import Condition
 from forebay.connectors.contract import Offsets, SourceBatch, SourceConfig, SourceConnector, Split
 from forebay.connectors.registry import default_registry
 from forebay.errors import OptionError, UnsupportedSqlError
 from forebay.formats.batches import arrow_schema
 from forebay.partial import Partial
 from forebay.source import accounts
+from forebay.source.filters import matching
 from forebay.source.partials import Adder
 
 log = logging.getLogger("forebay.source")
@@ -42,8 +44,20 @@ DRAIN_FILE = "forebay.drain"  # while this file exists there is nothing new to r
 PARALLELISM = "forebay.parallelism"  # how many tasks can run at a time
 START = "forebay.start"  # where to start without a checkpoint, as worked out by the driver
 COLUMNS = "forebay.columns"  # the declared columns as JSON: Spark's schema may have lost their NOT NULL
+CONDITION = "forebay.condition"  # what rows must meet to be sent to Spark, as JSON
 PARTIAL = "forebay.partial"  # what to add up before Spark does, as JSON
-_OWN_KEYS = {SOURCE_NAME, ACCOUNTS, DRAIN_FILE, PARALLELISM, START, COLUMNS, PARTIAL, "connector", "path"}
+_OWN_KEYS = {
+    SOURCE_NAME,
+    ACCOUNTS,
+    DRAIN_FILE,
+    PARALLELISM,
+    START,
+    COLUMNS,
+    CONDITION,
+    PARTIAL,
+    "connector",
+    "path",
+}
 
 
 @dataclass
@@ -119,6 +133,7 @@ class _Reading:
         self._parallelism = int(options.get(PARALLELISM) or os.cpu_count() or 1)
         self._start = options.get(START)
         self._accounts = options.get(ACCOUNTS)
+        self._condition = options.get(CONDITION)
         self._partial = options.get(PARTIAL)
         self._connector: SourceConnector | None = None
 
@@ -135,14 +150,16 @@ class _Reading:
         assert isinstance(partition, Piece)
         connector = default_registry().make(self._config)
         shape = self._shape()
+        condition = None if self._condition is None else Condition.from_json(self._condition)
         account = accounts.Account()
         try:
             for batch in connector.read_batch(partition.split):
                 account.count(batch)
                 if batch.rejected and self._accounts is None:
                     self._report(batch)
-                if batch.records.num_rows:
-                    yield shape(batch.records)
+                rows = batch.records if condition is None else matching(batch.records, condition)
+                if rows.num_rows:
+                    yield shape(rows)
         finally:
             connector.close()
         if self._accounts is not None:

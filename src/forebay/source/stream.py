@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, BinaryType, MapType, StringType, StructField, StructType
 
+from forebay.condition import Condition
 from forebay.connectors.contract import Offsets, SourceConfig, SourceConnector
 from forebay.partial import Partial
 from forebay.source import datasource
@@ -33,12 +34,13 @@ def streaming_frame(
     accounts: Path,
     event_time: EventTime | None,
     needed: set[str],
+    condition: Condition | None = None,
     partial: Partial | None = None,
 ) -> DataFrame:
     """The source's rows as they come. `start` counts only where the query has no checkpoint.
 
-    Columns that are not `needed` are NULL: whoever reads them asked for something else. With `partial`,
-    rows are added up where they are read, and the parts are columns behind the source's own.
+    Columns that are not `needed` are NULL: whoever reads them asked for something else. Rows that do not
+    meet the `condition` are counted and left out. With `partial`, rows are added up where they are read, and the parts are columns behind the source's own.
     """
     full = connector.full_schema()
     if event_time is not None:
@@ -57,6 +59,8 @@ def streaming_frame(
         datasource.COLUMNS: config.schema.json(),
         "connector": config.connector,
     }
+    if condition is not None:
+        own[datasource.CONDITION] = condition.to_json()
     if partial is not None:
         own[datasource.PARTIAL] = partial.to_json()
     reader = spark.readStream.format(datasource.FORMAT).schema(StructType(sent))

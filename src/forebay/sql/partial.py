@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from pyspark.sql.types import (
@@ -29,8 +30,11 @@ from pyspark.sql.types import (
 )
 from sqlglot import exp
 
+from forebay.condition import Condition
 from forebay.partial import Function, Part, Partial
 from forebay.sql.ast import EventWindow
+from forebay.sql.conditions import Conditions
+from forebay.sql.dialect import Forebay
 from forebay.sql.rewrite import Edit
 from forebay.sql.shape import Shape, is_aggregate
 from forebay.sql.windows import BOUNDS, group_window, in_scope, read_window
@@ -46,28 +50,53 @@ _FEW = (BooleanType, ByteType, ShortType, IntegerType, DateType, StringType)
 _KEYS = (*_NUMBERS, *_TIMES, BooleanType, StringType, DecimalType)
 
 
-def partial(query: Any, found: Shape, schema: StructType) -> tuple[Partial, tuple[Edit, ...]] | None:
-    """How the source helps with this query, and what of its text changes; None where it cannot."""
-    if not (found.aggregated and _is_plain(query)):
-        return None
+@dataclass(frozen=True)
+class Help:
+    """What the source does before Spark does the rest, and what that changes in the query's text."""
+
+    condition: Condition | None = None
+    partial: Partial | None = None
+    edits: tuple[Edit, ...] = ()
+
+
+def help_with(query: Any, found: Shape, schema: StructType, *, adding: bool) -> Help:
+    """How the source can help: by leaving out rows, and where `adding`, by adding up."""
     columns = {field.name.lower(): field for field in schema.fields}
-    if any(name.startswith(PREFIX) for name in columns) or set(BOUNDS) & set(columns):
-        return None
+    if not _is_plain(query) or len(columns) < len(schema.fields):
+        return Help()
     source = query.args["from_"].this
     own = {source.name.lower(), source.alias_or_name.lower(), ""}
+    conditions = Conditions(query, columns, own)
+    help_ = _adding(query, found, columns, own, conditions.all()) if adding and found.aggregated else None
+    return help_ or Help(conditions.some())
+
+
+def _adding(
+    query: Any, found: Shape, columns: dict[str, StructField], own: set[str], condition: Condition | None
+) -> Help | None:
+    if any(name.startswith(PREFIX) for name in columns) or set(BOUNDS) & set(columns):
+        return None
     parts: dict[tuple[Function, str, str], Part] = {}
-    edits = []
+    edits: list[Edit] = []
+    where = query.args.get("where")
+    if condition is not None:
+        edits.append(Edit(*_where_span(query), " true "))
+    elif where is not None:
+        condition = Conditions(query, columns, own).some()
+    answered = where if edits else None
     for node in _aggregates(query):
         text = _merged(node, columns, own, parts)
         if text is None:
             return None
         start, end = node.meta["call"]
         edits.append(Edit(start, end, text))
-    outside = _outside(query, columns, own, {out.name.lower() for out in found.outputs if out.name})
+    aliases = {out.name.lower() for out in found.outputs if out.name}
+    outside = _outside(query, columns, own, aliases, answered)
     if outside is None:
         return None
     keys, panes = outside
-    return Partial(tuple(sorted(keys)), tuple(sorted(panes.items())), tuple(parts.values())), tuple(edits)
+    partial = Partial(tuple(sorted(keys)), tuple(sorted(panes.items())), tuple(parts.values()))
+    return Help(condition, partial, tuple(edits))
 
 
 def _is_plain(query: Any) -> bool:
@@ -87,6 +116,20 @@ def _is_plain(query: Any) -> bool:
 
 def _selects_star(query: Any) -> bool:
     return any(not isinstance(star.parent, exp.Count) for star in query.find_all(exp.Star))
+
+
+def _where_span(query: Any) -> tuple[int, int]:
+    """Where the condition of WHERE stands."""
+    first, last = query.meta["span"]
+    start, depth = last, 0
+    for token in Forebay().tokenize(query.meta["script"][first:last]):
+        depth += {"(": 1, ")": -1}.get(token.text, 0)
+        word = token.text.upper() if depth == 0 else ""
+        if word == "WHERE":
+            start = first + token.end + 1
+        elif word.split(" ")[0] in ("GROUP", "HAVING") and start < last:
+            return start, first + token.start
+    return start, last
 
 
 def _aggregates(query: Any) -> Iterator[Any]:
@@ -138,14 +181,17 @@ def _is_column(node: Any, own: set[str]) -> bool:
 
 
 def _outside(
-    query: Any, columns: dict[str, StructField], own: set[str], aliases: set[str]
+    query: Any, columns: dict[str, StructField], own: set[str], aliases: set[str], answered: Any
 ) -> tuple[set[str], dict[str, int]] | None:
-    """Columns that the query looks at outside its aggregates; those that are only in a window have a pane."""
+    """Columns that the query looks at outside its aggregates; those that are only in a window have a pane.
+
+    Those of a WHERE that the source has `answered` are not looked at any more.
+    """
     window = group_window(query, query)
     keys: set[str] = set()
     panes: dict[str, int] = {}
     for column in query.find_all(exp.Column):
-        if any(is_aggregate(node) for node in _above(column)):
+        if any(is_aggregate(node) or node is answered for node in _above(column)):
             continue
         name, qualifier = column.name.lower(), column.table.lower()
         if window is not None and (

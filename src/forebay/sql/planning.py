@@ -9,10 +9,11 @@ from typing import Any, Literal
 from pyspark.sql.types import StructType
 from sqlglot import exp
 
+from forebay.condition import Condition
 from forebay.errors import UnsupportedSqlError
 from forebay.partial import Partial
 from forebay.sql.outputs import bound_aliases
-from forebay.sql.partial import partial
+from forebay.sql.partial import Help, help_with
 from forebay.sql.rewrite import Edit, apply, located, refuse
 from forebay.sql.shape import Shape, shape
 from forebay.sql.statements import Emit
@@ -42,7 +43,8 @@ class ViewPlan:
     the weights of equal rows, "groups" replaces the rows whose `merge_keys` are equal. A row of weight 0 is
     gone, but for the one row of a view without keys.
 
-    `partial` is what its one source adds up before, in columns of their own that `spark_sql` reads.
+    `condition` is what its one source asks of its rows before, `partial` what it adds up, in columns of their
+    own that `spark_sql` reads.
     """
 
     spark_sql: str
@@ -52,6 +54,7 @@ class ViewPlan:
     emit: Literal["append", "changes", "window_close"]
     merge_keys: tuple[str, ...]
     kept: Kept | None = None
+    condition: Condition | None = None
     partial: Partial | None = None
 
 
@@ -61,11 +64,13 @@ def plan(
     mapping: Mapping[str, str] | None = None,
     change_logs: Mapping[str, ChangeLog] | None = None,
     columns: StructType | None = None,
+    *,
+    adding: bool = False,
 ) -> ViewPlan:
     """Compile a view's query.
 
     `mapping` gives the temporary view to read for each table name, `change_logs` those tables that are one,
-    `columns` those of the one source that may add up by itself.
+    `columns` those of the one source that can help, and `adding` whether it may add up for the query.
     """
     query = located(query)
     _check(query)
@@ -79,10 +84,10 @@ def plan(
             # A whole call is replaced, with what is edited within it.
             within = [edit for edit in edits if not any(_holds(whole, edit) for whole in weighed.edits)]
             edits = [*within, *weighed.edits]
-    added = None
+    help_ = Help()
     if columns is not None and weighed is None:
-        added = partial(query, found, columns)
-        edits += added[1] if added else ()
+        help_ = help_with(query, found, columns, adding=adding)
+        edits += help_.edits
     mode = "changes" if weighed and not found.aggregated else _mode(query, found, emit)
     return ViewPlan(
         spark_sql=apply(query, dict.fromkeys(edits)),  # the outermost bounds are in there twice
@@ -92,7 +97,8 @@ def plan(
         emit=mode,
         merge_keys=found.keys if mode == "changes" else (),
         kept=weighed.kept if weighed else None,
-        partial=added[0] if added else None,
+        condition=help_.condition,
+        partial=help_.partial,
     )
 
 
