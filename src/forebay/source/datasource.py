@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import logging
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -148,29 +148,34 @@ class _Reading:
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, Piece)
-        connector = default_registry().make(self._config)
-        shape = self._shape()
-        condition = None if self._condition is None else Condition.from_json(self._condition)
         account = accounts.Account()
+        yield from self._shaped(self._rows(partition.split, account))
+        if self._accounts is not None:
+            accounts.write(Path(self._accounts), partition.split, account)
+
+    def _rows(self, split: Split, account: accounts.Account) -> Iterator[pa.RecordBatch]:
+        """The good rows of a split, those that are wanted."""
+        condition = None if self._condition is None else Condition.from_json(self._condition)
+        connector = default_registry().make(self._config)
         try:
-            for batch in connector.read_batch(partition.split):
+            for batch in connector.read_batch(split):
                 account.count(batch)
                 if batch.rejected and self._accounts is None:
                     self._report(batch)
                 rows = batch.records if condition is None else matching(batch.records, condition)
                 if rows.num_rows:
-                    yield shape(rows)
+                    yield rows
         finally:
             connector.close()
-        if self._accounts is not None:
-            accounts.write(Path(self._accounts), partition.split, account)
 
-    def _shape(self) -> Callable[[pa.RecordBatch], pa.RecordBatch]:
-        """Makes of a connector's rows what Spark asked for: some of their columns, or their sums."""
+    def _shaped(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """What Spark asked for of a connector's rows: some of their columns, or their sums."""
         target, names = arrow_schema(self._schema), self._schema.names
         if self._partial is not None:
-            return Adder(Partial.from_json(self._partial), target).add
-        return lambda rows: pa.RecordBatch.from_arrays([rows.column(name) for name in names], schema=target)
+            yield from Adder(Partial.from_json(self._partial), target).all(batches)
+            return
+        for rows in batches:
+            yield pa.RecordBatch.from_arrays([rows.column(name) for name in names], schema=target)
 
     def _report(self, batch: SourceBatch) -> None:
         first = batch.rejected[0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import pyarrow.compute as pc
 
 from forebay.partial import Part, Partial
 
+ROWS, BYTES = 65_536, 16 * 1024 * 1024
 SAFE_SUM = 2**62  # as far as a sum of BIGINT may get here: it would wrap where Spark raises an error
 WORTH = 0.5  # more groups than this share of the rows: adding up costs more than it saves
 TRIES = 2  # batches in vain, one after another, before a task gives up on it
@@ -23,6 +25,25 @@ class Adder:
         self._partial = partial
         self._target = target
         self._in_vain = 0
+        columns = [
+            *partial.keys,
+            *(name for name, _ in partial.panes),
+            *(part.column for part in partial.parts),
+        ]
+        self._columns = list(dict.fromkeys(name for name in columns if name))
+
+    def all(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Sums of so many rows at a time that starting to add up costs nothing beside adding."""
+        held: list[pa.RecordBatch] = []
+        rows = size = 0
+        for batch in batches:
+            held.append(batch.select(self._columns) if self._columns else batch)
+            rows, size = rows + batch.num_rows, size + held[-1].nbytes
+            if rows >= ROWS or size >= BYTES:
+                yield self.add(pa.concat_batches(held))
+                held, rows, size = [], 0, 0
+        if held:
+            yield self.add(pa.concat_batches(held))
 
     def add(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         if self._in_vain >= TRIES or not all(_is_exact(rows, part) for part in self._partial.parts):
