@@ -119,7 +119,7 @@ def contents() -> st.SearchStrategy[bytes]:
     return st.recursive(st.just(b""), inside, max_leaves=12)
 
 
-@settings(max_examples=1500, deadline=None, suppress_health_check=SLOW)
+@settings(max_examples=300, deadline=None, suppress_health_check=SLOW)
 @given(st.lists(st.tuples(NUMBERS, contents()), max_size=4))
 @example([(13, sized(6, sized(1, tag(1, 0) + b"\x00")) + sized(6, sized(1, tag(1, 0) + b"\x00")))])
 def test_both_make_the_same_of_anything_that_looks_like_a_message(parts: list[tuple[int, bytes]]) -> None:
