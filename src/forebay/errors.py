@@ -33,7 +33,8 @@
     │   ├── CheckpointError          FB4004
     │   ├── SessionClosedError       FB4005
     │   ├── WorkerLostError          FB4006  a Python worker of Spark's; retryable
-    │   └── ChangeLogError           FB4007  a row was taken back that was never there
+    │   ├── ChangeLogError           FB4007  a row was taken back that was never there
+    │   └── ReplayFailedError        FB4010  dead letters that could not be sent again
     └── StackError                   FB5000  the embedded broker and registry
         ├── JavaMissingError         FB5001
         ├── DownloadError            FB5002  retryable; exit code 3
@@ -314,6 +315,10 @@ class ChangeLogError(RuntimeFailure):
         "DESCRIBE EXTENDED SOURCE whether records were rejected, and with PostgreSQL set REPLICA IDENTITY FULL; "
         "then drop the view and create it again"
     )
+
+
+class ReplayFailedError(RuntimeFailure):
+    code = "FB4010"
 
 
 class StackError(ForebayError):

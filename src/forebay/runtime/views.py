@@ -40,12 +40,18 @@ class Views:
     """The views of a session: those in the catalog, and the queries that this process runs."""
 
     def __init__(
-        self, home: Path, catalog: Catalog, sources: Sources, spark: Callable[[], SparkSession]
+        self,
+        home: Path,
+        catalog: Catalog,
+        sources: Sources,
+        spark: Callable[[], SparkSession],
+        catalog_table: Callable[[str], DataFrame | None] = lambda name: None,
     ) -> None:
         self._home = home
         self._catalog = catalog
         self._sources = sources
         self._spark = spark
+        self._catalog_table = catalog_table
         self.running: dict[str, RunningQuery] = {}
 
     def paths(self, name: str) -> ViewPaths:
@@ -235,7 +241,7 @@ class Views:
         temporary: dict[str, str] = {}
         try:
             for name in sql.tables(statement.query):
-                temporary[name] = f"forebay_read_{name}"
+                temporary[name] = f"forebay_read_{name.replace('.', '_')}"
                 self._snapshot(name).createOrReplaceTempView(temporary[name])
             return spark.sql(sql.plan_select(statement.query, temporary))
         except AnalysisException as error:
@@ -248,15 +254,18 @@ class Views:
 
     def _snapshot(self, name: str) -> DataFrame:
         spark = self._spark()
+        table = self._catalog_table(name)
+        if table is not None:
+            return table
         known = self._catalog.get(name)
         if known is None:
             raise unknown("view or source", name, [*self.names(), *self._sources.names()])
         if known.kind == "source":
             source = self._sources.statement(name)
             return batch_frame(spark, self._sources.config(source), self._sources.connector(name))
-        table = self.table(name)
-        empty = spark.createDataFrame(table.open().to_pyarrow_dataset().schema.empty_table())
-        files = table.files()
+        view = self.table(name)
+        empty = spark.createDataFrame(view.open().to_pyarrow_dataset().schema.empty_table())
+        files = view.files()
         frame = spark.read.schema(empty.schema).parquet(*files) if files else empty
         return changelog.repeated(frame) if known.detail.get("kept") == "rows" else frame
 

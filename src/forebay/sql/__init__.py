@@ -1,7 +1,7 @@
 """Forebay's SQL: text to statements, statements to text, queries to Spark SQL."""
 
 from forebay.sql.dialect import Forebay
-from forebay.sql.parse import parse, parse_one
+from forebay.sql.parse import parse, parse_condition, parse_one
 from forebay.sql.planning import ViewPlan, plan, plan_select
 from forebay.sql.render import to_sql
 from forebay.sql.statements import (
@@ -10,10 +10,13 @@ from forebay.sql.statements import (
     CreateSource,
     CreateView,
     Describe,
+    DiscardDeadLetters,
     Drop,
     Explain,
     OnError,
     OptionValue,
+    RecoverDeadLetters,
+    ReplayDeadLetters,
     Select,
     Show,
     ShowCreate,
@@ -34,11 +37,14 @@ __all__ = [
     "CreateSource",
     "CreateView",
     "Describe",
+    "DiscardDeadLetters",
     "Drop",
     "Explain",
     "Forebay",
     "OnError",
     "OptionValue",
+    "RecoverDeadLetters",
+    "ReplayDeadLetters",
     "Select",
     "Show",
     "ShowCreate",
@@ -47,6 +53,7 @@ __all__ = [
     "ViewPlan",
     "Watermark",
     "parse",
+    "parse_condition",
     "parse_one",
     "plan",
     "plan_select",
