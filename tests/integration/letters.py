@@ -32,7 +32,9 @@ class Case:
     dlq: str
 
     def statement(self, **options: str) -> str:
-        made = create_source(self.cluster, self.source, self.topic, COLUMNS, auto_offset_reset="earliest", **options)
+        made = create_source(
+            self.cluster, self.source, self.topic, COLUMNS, auto_offset_reset="earliest", **options
+        )
         return f"{made} ON ERROR = 'dead_letter' WITH (dead_letter_topic = '{self.dlq}')"
 
     def fail(self, session: forebay.Session, values: Sequence[bytes | None], **more: object) -> list[Letter]:
@@ -62,7 +64,9 @@ class Case:
     def read(self, topic: str, committed: bool = True) -> list[Message]:
         """All that a topic holds, in order of partition and offset."""
         level = "read_committed" if committed else "read_uncommitted"
-        consumer = self.cluster.consumer(name("reading"), **{"isolation.level": level, "enable.partition.eof": True})
+        consumer = self.cluster.consumer(
+            name("reading"), **{"isolation.level": level, "enable.partition.eof": True}
+        )
         found: list[Message] = []
         try:
             from confluent_kafka import TopicPartition

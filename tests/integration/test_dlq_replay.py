@@ -37,11 +37,14 @@ def test_a_letter_is_read_once_however_often_it_was_written(session: forebay.Ses
     case.write(letters)
     case.write(letters)
     found = {entry.identity for entry in session.dead_letters(case.source)}
-    assert found == {letter.identity for letter in letters} and len(list(session.dead_letters(case.source))) == 2
+    assert found == {letter.identity for letter in letters}
+    assert len(list(session.dead_letters(case.source))) == 2
 
 
 def test_a_replay_sends_the_record_byte_for_byte(session: forebay.Session, case: Case) -> None:
-    case.fail(session, [BINARY], key=b"k\x00\xff", headers=[("h", b"\x01"), ("h", None), ("forebay.headers", b"9")])
+    case.fail(
+        session, [BINARY], key=b"k\x00\xff", headers=[("h", b"\x01"), ("h", None), ("forebay.headers", b"9")]
+    )
     report = session.dead_letters(case.source).replay()
     assert (report.sent, report.selected, report.not_open) == (1, 1, 0)
     first, again = case.read(case.topic)
@@ -82,7 +85,9 @@ def test_a_merge_patch_repairs_and_keeps_the_digits_of_the_rest(session: forebay
     exact = b'{"id": 12345678901234567890123, "price": "x", "rate": 0.10000000000000000000001}'
     case.fail(session, [exact, BROKEN])
     report = session.dead_letters(case.source).replay(patch='{"price": 1.5, "note": {"by": "hand"}}')
-    assert report.sent == 1 and report.problem_count == 1 and "JSON" in report.problems[0][1]
+    assert report.sent == 1
+    assert report.problem_count == 1
+    assert "JSON" in report.problems[0][1]
     repaired = [message.value() for message in case.read(case.topic)][-1]
     values = {message.value() for message in case.read(case.topic)} - {exact, BROKEN}
     assert values == {
@@ -126,7 +131,8 @@ def test_a_cut_letter_is_replayed_whole_and_checked(session: forebay.Session, ca
     [wrong] = case.letters(session, [other])
     case.write([Letter(**{**vars(wrong), "value": b"{", "sha256": "0" * 64})])
     report = session.dead_letters(case.source).replay()
-    assert report.sent == 1 and "is not it" in report.problems[0][1]
+    assert report.sent == 1
+    assert "is not it" in report.problems[0][1]
     assert [m.value() for m in case.read(case.topic)].count(long) == 2
 
 
@@ -140,7 +146,8 @@ def test_a_cut_letter_whose_record_is_gone_stays_open(session: forebay.Session, 
     [deleted] = case.cluster.admin.delete_records([gone]).values()
     deleted.result(30)
     report = session.dead_letters(case.source).replay()
-    assert report.sent == 0 and "no longer has" in report.problems[0][1]
+    assert report.sent == 0
+    assert "no longer has" in report.problems[0][1]
     assert list(states(session, case).values()) == ["open"]
 
 
@@ -151,8 +158,12 @@ def test_a_record_that_fails_again_is_tied_to_its_first_letter(session: forebay.
     [second] = case.letters(session, [again])
     case.write([second])
     found = {entry.id: entry for entry in session.dead_letters(case.source)}
-    one, two = found[f"{case.topic}/{first.partition}/{first.offset}"], found[f"{case.topic}/{second.partition}/{second.offset}"]
-    assert str(one.outcome.state) == "failed_again" and two.id in (one.outcome.reason or "")
+    one, two = (
+        found[f"{case.topic}/{first.partition}/{first.offset}"],
+        found[f"{case.topic}/{second.partition}/{second.offset}"],
+    )
+    assert str(one.outcome.state) == "failed_again"
+    assert two.id in (one.outcome.reason or "")
     assert (str(two.outcome.state), two.replayed_from) == ("open", one.id)
     # The second may be replayed; the first is not sent a third time.
     assert session.dead_letters(case.source).replay().sent == 1

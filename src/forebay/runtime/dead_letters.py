@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -67,6 +67,12 @@ class DeadLetters:
         asked = condition(sql.parse_condition(text) if isinstance(text, str) else text)
         before = self._wanted
         return replace(self, _wanted=lambda entry: before(entry) and asked(entry))
+
+    def only(self, ids: Sequence[str]) -> DeadLetters:
+        """Those of these ids."""
+        named = {self._identity(id) for id in ids}
+        before = self._wanted
+        return replace(self, _wanted=lambda entry: before(entry) and entry.identity in named)
 
     def watched_by(self, progress: Progress) -> DeadLetters:
         """The same, with somebody who hears how far the reading has got."""

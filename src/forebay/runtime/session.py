@@ -79,9 +79,7 @@ class Session:
         self._tables = CatalogTables(
             self.home, self._catalog, self._sources, self._outcomes, lambda: self.spark
         )
-        self._views = Views(
-            self.home, self._catalog, self._sources, lambda: self.spark, self._tables.frame
-        )
+        self._views = Views(self.home, self._catalog, self._sources, lambda: self.spark, self._tables.frame)
         self._describer = Describer(self._catalog, self._sources, self._views)
         self._committer = GroupCommitter(self._on_commit)
 
