@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import letters as make
 import pytest
@@ -13,6 +14,7 @@ from sessions import connect
 from support import Cluster
 
 import forebay
+from forebay.deadletter import replay as replay_module
 from forebay.deadletter.letter import Letter
 
 
@@ -193,3 +195,65 @@ def test_two_replays_at_once_are_one_and_a_refusal(session: forebay.Session, cas
     with letters._alone("replay"), pytest.raises(forebay.errors.AlreadyRunningError):
         letters.replay()
     assert letters.replay().sent == 1
+
+
+class _KilledError(BaseException):
+    """Where a test ends a replay as SIGKILL would: nothing after it is done."""
+
+
+@pytest.mark.parametrize("crash", ["intend", "settle"])
+def test_a_replay_that_died_is_taken_up_where_it_was(
+    session: forebay.Session, case: Case, monkeypatch: pytest.MonkeyPatch, crash: str
+) -> None:
+    """Dead after its intent was written down: nothing was sent. Dead before its end was: everything was."""
+    case.fail(session, [BROKEN, NO_ID, TEXT_PRICE])
+    outcomes = session._outcomes
+    real = {"intend": outcomes.intend, "settle": outcomes.settle}
+
+    def dying(*given: Any) -> None:
+        if crash == "intend":
+            real["intend"](*given)
+        raise _KilledError
+
+    monkeypatch.setattr(outcomes, crash, dying)
+    with pytest.raises(_KilledError):
+        session.dead_letters(case.source).replay()
+    monkeypatch.undo()
+    assert set(states(session, case).values()) == {"open"}
+    second = session.dead_letters(case.source).replay()
+    assert (second.sent, second.found) == ((3, 0) if crash == "intend" else (0, 3))
+    assert len(case.read(case.topic)) == 6
+    assert {entry.outcome.target_topic for entry in session.dead_letters(case.source)} == {case.topic}
+    assert session.dead_letters(case.source).replay().sent == 0
+
+
+def test_what_another_transaction_hides_is_waited_for(
+    session: forebay.Session, case: Case, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A replay that died after its commit, behind somebody's open transaction: looking too early would send twice."""
+    case.fail(session, [BROKEN], partition=0)
+    other = case.cluster.transactional_producer()
+    other.begin_transaction()
+    other.produce(case.topic, GOOD, partition=0)
+    other.flush(30)
+
+    def dying(*given: Any) -> None:
+        raise _KilledError
+
+    monkeypatch.setattr(session._outcomes, "settle", dying)
+    with pytest.raises(_KilledError):
+        session.dead_letters(case.source).replay()
+    monkeypatch.undo()
+    looks: list[int] = []
+    real = replay_module._look
+
+    def looking(*given: Any) -> Any:
+        looks.append(1)
+        if len(looks) == 2:
+            other.commit_transaction(30)
+        return real(*given)
+
+    monkeypatch.setattr(replay_module, "_look", looking)
+    report = session.dead_letters(case.source).replay()
+    assert (report.sent, report.found) == (0, 1)
+    assert len(looks) >= 2

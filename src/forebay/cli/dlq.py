@@ -13,9 +13,8 @@ import typer
 from rich.console import Console
 
 from forebay.cli.inspect import DEFAULT_HOME, HomeOption
-from forebay.cli.letters import draw, draw_stats, stats_rows
+from forebay.cli.letters import draw, draw_list, draw_stats, stats_rows
 from forebay.cli.output import OUTPUT_OPTION, Output, show_rows, words
-from forebay.cli.output import show as show_result
 from forebay.cli.progress import Waiting
 from forebay.deadletter.entry import Entry
 from forebay.deadletter.stats import Stats
@@ -66,7 +65,6 @@ TopicOption = Annotated[
     typer.Option("--topic", help="letters of this topic, not of the one that the source writes to now"),
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", "-n", help="say what would happen, and do nothing")]
-LISTED = ("id", "failed_at", "error_kind", "field", "state", "error_message")
 
 
 @dlq_app.command()
@@ -105,11 +103,8 @@ def ls(
         if output is not Output.table:
             show_rows([_plain(entry) for entry in rows], output)
             return
-        several = len(chosen) > 1
-        names = (("source", *LISTED) if several else LISTED) if rows else LISTED
-        Result.of(names, [tuple(entry.row(names).values()) for entry in rows]).show(
-            limit=len(rows) or 1, console=Console()
-        )
+        if rows:
+            draw_list(rows, len(chosen) > 1, Console())
         if count > len(rows):
             words.print(f"the newest {len(rows):,} of {count:,}; --limit 0 shows all", highlight=False)
         if not count:
@@ -213,7 +208,7 @@ def replay(
         letters = _narrowed(_one(session, source, topic), where, kind, id)
         with _watched(letters) as reading:
             report = reading.replay(to=to, patch=patch, repair=with_, dry_run=dry_run)
-        show_result(replayed(report), output)
+        _say(replayed(report), output)
         if dry_run and output is Output.table:
             for outgoing in report.examples:
                 value = outgoing.value or b""
@@ -286,7 +281,7 @@ def discard(
         with _watched(letters) as reading:
             count = reading.discard(reason, dry_run=dry_run)
         note = f"{count:,} letters {'would be ' if dry_run else ''}discarded"
-        show_result(
+        _say(
             Result.of(("source", "discarded", "dry_run"), [(letters.source, count, dry_run)], [note]), output
         )
 
@@ -305,7 +300,7 @@ def recover(
     with connect(home) as session:
         with _watched(_one(session, source, None)) as reading:
             report = reading.recover(dry_run=dry_run)
-        show_result(recovered(report), output)
+        _say(recovered(report), output)
 
 
 # -- which letters -----------------------------------------------------------------------------------
@@ -362,6 +357,15 @@ def _quoted(text: str) -> str:
 def _watched(letters: DeadLetters) -> Iterator[DeadLetters]:
     with Waiting(f"reading letters of {letters.source}") as waiting:
         yield letters.watched_by(waiting)
+
+
+def _say(result: Result, output: Output) -> None:
+    """What was done: in words for people, as a row for programs."""
+    if output is Output.table:
+        for line in result.notes:
+            print(line)
+    else:
+        show_rows(result.rows(), output)
 
 
 def _plain(entry: Entry) -> dict[str, Any]:

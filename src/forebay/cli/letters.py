@@ -2,20 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from forebay.deadletter.entry import moment, text_of
+from forebay.deadletter.entry import Entry, moment, text_of
 from forebay.deadletter.explain import WIDTH, Explanation, Line
+from forebay.deadletter.outcomes import State
 from forebay.deadletter.stats import HOUR_MS, Stats
 
 BAR = 40  # columns
 HOURS = 48  # as many rows as fit a screen
 MARK = "bold reverse red"
+STATES = {State.open: "yellow", State.replayed: "green", State.failed_again: "red", State.discarded: "dim"}
+
+
+def draw_list(entries: Sequence[Entry], several: bool, console: Console) -> None:
+    """A line a letter; ids stay whole, to be copied."""
+    grid = Table(show_edge=False, pad_edge=False, header_style="bold")
+    if several:
+        grid.add_column("source", no_wrap=True)
+    grid.add_column("id", no_wrap=True)
+    for name in ("failed_at", "error_kind", "state"):
+        grid.add_column(name, no_wrap=True)
+    grid.add_column("error_message", overflow="fold", ratio=1)
+    for entry in entries:
+        letter = entry.letter
+        grid.add_row(
+            *([letter.source] if several else []),
+            entry.id,
+            f"{moment(letter.failed_at_ms):%Y-%m-%d %H:%M:%S}",
+            letter.kind,
+            Text(str(entry.outcome.state), STATES[entry.outcome.state]),
+            Text(letter.message),
+        )
+    console.print(grid)
 
 
 def draw(found: Explanation, console: Console) -> None:
