@@ -7,6 +7,7 @@ What was written while reading is for the next reader.
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -25,6 +26,8 @@ from forebay.kafka.offsets import Range
 from forebay.kafka.reader import RangeReader
 from forebay.kafka.settings import consumer_settings
 from forebay.options import Options
+
+log = logging.getLogger("forebay.deadletter")
 
 CHUNK = 200  # letters may carry a megabyte each
 QUEUE_KB = 16_384  # what the client library may fetch ahead, for the same reason
@@ -62,9 +65,12 @@ class LetterReader:
         """Every letter once. Letters whose record failed again after its replay are known before the first."""
         self.refresh(progress)
         seen = Seen()
+        self.strangers = 0
         for letter in self._letters({}, progress):
             if seen.add(letter.identity):
                 yield Entry(letter, self._outcomes.of(self.source, letter.identity))
+        if self.strangers:
+            log.warning("%d in %s are no dead letters of Forebay, and left out", self.strangers, self.place)
 
     def refresh(self, progress: Progress = silent) -> None:
         """Look through what is new for letters about records that were replayed."""

@@ -30,6 +30,7 @@ _COMPARISONS: dict[type[Any], Callable[[Any, Any], bool]] = {
     exp.GTE: operator.ge,
 }
 _TURNED = {exp.LT: exp.GT, exp.GT: exp.LT, exp.LTE: exp.GTE, exp.GTE: exp.LTE}
+_PARTS = {"this", "expression", "expressions", "low", "high", "negate", "table", "db"}
 _HINT = "write column = 'value', <>, <, >, IN (…), LIKE, BETWEEN, IS NULL, joined by AND, OR, NOT"
 
 
@@ -49,6 +50,13 @@ class _Compiler:
         self.made = self._condition(root)
 
     def _condition(self, node: Any) -> Condition:
+        # A flag on a node that is not looked at would turn a condition into another one.
+        if {name for name, value in node.args.items() if value} - _PARTS:
+            raise self._refuse("this condition is not supported on dead letters", node, _HINT)
+        made = self._plain(node)
+        return _negated(made) if node.args.get("negate") else made
+
+    def _plain(self, node: Any) -> Condition:
         match node:
             case exp.Paren():
                 return self._condition(node.this)

@@ -9,7 +9,6 @@ import uuid
 from collections.abc import Callable
 from pathlib import Path
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
@@ -18,6 +17,7 @@ from forebay.deadletter.entry import SCHEMA
 from forebay.deadletter.outcomes import Outcomes
 from forebay.errors import UnsupportedSqlError
 from forebay.runtime.dead_letters import DeadLetters
+from forebay.runtime.source_errors import source_errors
 from forebay.runtime.sources import Sources, unknown
 
 SCHEMAS = ("forebay_catalog", "laminar_catalog")
@@ -72,7 +72,3 @@ class CatalogTables:
     def close(self) -> None:
         for path in self._written:
             path.unlink(missing_ok=True)
-
-
-def source_errors(catalog: Catalog, sources: Sources) -> pa.Table:
-    raise NotImplementedError
