@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 from forebay.deadletter.letter import Letter, NotALetterError
 
 maybe_bytes = st.none() | st.binary(max_size=60)
-names = st.text(max_size=10) | st.sampled_from(["forebay.headers", "forebay.source", "__connect.errors.topic"])
+names = st.text(max_size=10) | st.sampled_from(
+    ["forebay.headers", "forebay.source", "__connect.errors.topic"]
+)
 longs = st.integers(0, 2**63 - 1)
 
 

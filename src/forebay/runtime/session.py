@@ -13,6 +13,7 @@ from forebay import sql as language
 from forebay.catalog import Catalog, QueryState
 from forebay.connectors.contract import Discovered, Offsets, SourceCheckpoint
 from forebay.connectors.registry import ConnectorRegistry, default_registry
+from forebay.deadletter.report import REPORT
 from forebay.errors import (
     ForebayError,
     ObjectInUseError,
@@ -69,7 +70,7 @@ class Session:
         self._closed = False
         self._commit_errors: dict[str, ForebayError] = {}
         self._catalog = Catalog(self.home / "catalog.db")
-        self._sources = Sources(self._catalog, registry)
+        self._sources = Sources(self.home, self._catalog, registry)
         self._views = Views(self.home, self._catalog, self._sources, lambda: self.spark)
         self._describer = Describer(self._catalog, self._sources, self._views)
         self._committer = GroupCommitter(self._on_commit)
@@ -130,6 +131,9 @@ class Session:
                     notes = [*told(discovered), *notes]
                 done = f"source {statement.name} {'created' if created else 'exists already'}"
                 return Result(done=done, notes=notes)
+            case language.AlterSource():
+                with self._lock:
+                    return Result(done=self._sources.alter(statement, script))
             case language.CreateView():
                 with self._lock:
                     return Result(done=self._views.create(statement, script))
@@ -307,6 +311,7 @@ class Session:
                 if self._listener is not None:
                     self._spark.streams.removeListener(self._listener)
                 self._views.recount(running.values())
+                REPORT.flush()
                 if self._owns_spark:
                     self._spark.stop()
             self._sources.close()
