@@ -6,13 +6,15 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from confluent_kafka import Message
+from confluent_kafka import Message, TopicPartition
 from sessions import create_source, name
 from support import Cluster
 
 import forebay
 from forebay.deadletter.letter import Letter
-from forebay.kafka.connector import KafkaSource
+from forebay.deadletter.policy import ErrorPolicy
+from forebay.deadletter.router import letter
+from forebay.kafka.rows import RowDecoder
 
 COLUMNS = "id BIGINT NOT NULL, price DOUBLE"
 GOOD = b'{"id": 1, "price": 2.5}'
@@ -48,17 +50,17 @@ class Case:
         return letters
 
     def letters(self, session: forebay.Session, messages: Sequence[Message]) -> list[Letter]:
-        from forebay.deadletter.recovery import DECODES_NOW, _letters
-        from forebay.kafka.rows import RowDecoder
-
         connector = session._sources.peek(self.source)
-        assert isinstance(connector, KafkaSource)
-        made = _letters(self.source, messages, RowDecoder(connector.config.schema, connector.options))
-        return [letter for letter in made if letter.message != DECODES_NOW]
+        rows = RowDecoder(connector.config.schema, connector.options)
+        return [
+            letter(self.source, bad, ErrorPolicy(), int(time.time() * 1000))
+            for batch in rows.decode(messages, whole=True)
+            for bad in batch.rejected
+        ]
 
     def write(self, letters: Sequence[Letter]) -> None:
-        for letter in letters:
-            key, value, headers = letter.to_kafka()
+        for each in letters:
+            key, value, headers = each.to_kafka()
             self.cluster.produce(self.dlq, [value], key=key, headers=headers)
 
     def read(self, topic: str, committed: bool = True) -> list[Message]:
@@ -69,8 +71,6 @@ class Case:
         )
         found: list[Message] = []
         try:
-            from confluent_kafka import TopicPartition
-
             marks = self.cluster.watermarks(topic)
             consumer.assign([TopicPartition(topic, number, 0) for number in marks])
             open_partitions = set(marks)

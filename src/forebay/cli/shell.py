@@ -17,8 +17,9 @@ from forebay import __version__
 from forebay.cli.inspect import DEFAULT_HOME, HomeOption
 from forebay.cli.output import OUTPUT_OPTION, Output, show, show_rows, words
 from forebay.cli.run import MasterOption
+from forebay.deadletter.policy import DEAD_LETTER
 from forebay.errors import ForebayError
-from forebay.kafka.options import DEAD_LETTER, KAFKA
+from forebay.kafka.options import KAFKA
 from forebay.runtime.session import Session, connect
 
 KEYWORDS = (

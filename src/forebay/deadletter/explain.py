@@ -134,7 +134,7 @@ def _tried(
 
 def _decoded_now(letter: Letter, config: SourceConfig, options: Options) -> str:
     """Whether the source, as it is defined now, would take it."""
-    if not letter.whole:
+    if not letter.whole or letter.size < 0:
         return "not tried: the letter has only a part of the record"
     try:
         records: Sequence[Any] = [_Record(letter)]

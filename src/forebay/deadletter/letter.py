@@ -48,8 +48,8 @@ class Letter:
     failed_at_ms: int
     field: str | None = None  # the path of the column at fault, where one is
     stage: Stage = "VALUE"
-    size: int = 0  # bytes of the whole value
-    sha256: str | None = None  # of the whole value, where it is not all here
+    size: int = 0  # bytes of the whole value; -1: not known, it was too large to be held
+    sha256: str | None = None  # of the whole value, where it is not all here and was ever held
 
     @property
     def identity(self) -> tuple[str, int, int]:
@@ -59,7 +59,7 @@ class Letter:
     @property
     def whole(self) -> bool:
         """Whether `value` is all that the record held. If not, the record must be read again to replay it."""
-        return self.sha256 is None
+        return self.sha256 is None and len(self.value or b"") == self.size
 
     def cut(self, limit: int) -> Letter:
         """With at most so many bytes of the value; `size` and `sha256` tell of the rest."""
@@ -76,7 +76,7 @@ class Letter:
 
     def to_kafka(self) -> tuple[bytes | None, bytes | None, list[tuple[str, bytes | None]]]:
         """Key, value and headers of the record in the dead-letter topic."""
-        told = {
+        told: dict[str, str | int | None] = {
             _CONNECT + "topic": self.topic,
             _CONNECT + "partition": self.partition,
             _CONNECT + "offset": self.offset,

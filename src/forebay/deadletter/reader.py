@@ -46,6 +46,13 @@ class Place:
 
     topic: str | None = None
     path: Path | None = None
+    brokers: str | None = None  # of the topic, where they are not the source's
+
+    def options(self, of_source: Options) -> Options:
+        """How its topic is reached: like the source's topics, but for other brokers."""
+        if self.brokers is None:
+            return of_source
+        return of_source.table.bind({**of_source.given, "bootstrap.servers": self.brokers})
 
     def __str__(self) -> str:
         return f"topic '{self.topic}'" if self.topic else str(self.path)
@@ -57,7 +64,7 @@ class LetterReader:
     def __init__(self, source: str, place: Place, options: Options, outcomes: Outcomes) -> None:
         self.source = source
         self.place = place
-        self._options = options
+        self._options = place.options(options)
         self._outcomes = outcomes
         self.strangers = 0  # records there that no one of ours wrote
 

@@ -124,12 +124,16 @@ class Replayer:
 
     def _whole(self, letter: Letter) -> Letter:
         """With all of its value: read again from the source topic where the letter has only a part of it."""
-        if letter.whole:
+        unread = letter.size < 0  # whoever wrote the letter did not have the record
+        if letter.whole and not unread:
             return letter
         message = read_record(letter.identity, self._options)
         if message is None:
             raise _GoneError("the letter has only a part of the record, and the topic no longer has the rest")
         value = message.value()
+        if unread:
+            headers = tuple(message.headers() or ())
+            return replace(letter, key=message.key(), value=value, headers=headers, size=len(value or b""))
         if value is None or hashlib.sha256(value).hexdigest() != letter.sha256:
             raise _GoneError(
                 "the letter has only a part of the record, and what the topic has at its offset is not it"

@@ -62,7 +62,7 @@ class CatalogTables:
         with pq.ParquetWriter(path, SCHEMA) as file:
             for name in self._sources.names():
                 try:
-                    letters = DeadLetters.of(name, self._sources, self._outcomes, self._home)
+                    letters = DeadLetters.of(name, self._sources, self._catalog, self._outcomes, self._home)
                 except UnsupportedSqlError:
                     continue  # a source whose policy writes none
                 for batch in letters.batches():

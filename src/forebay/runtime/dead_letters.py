@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -13,16 +14,19 @@ from typing import Any, TextIO
 import pyarrow as pa
 
 from forebay import sql
+from forebay.catalog import Catalog
 from forebay.deadletter.entry import SCHEMA, Entry, batch_of
 from forebay.deadletter.explain import Explanation, explain
 from forebay.deadletter.letter import Letter
 from forebay.deadletter.outcomes import Outcomes, State, parse_identity
 from forebay.deadletter.reader import LetterReader, Place, Progress, silent
-from forebay.deadletter.recovery import RecoveryReport
+from forebay.deadletter.recovery import Recovery, RecoveryReport
 from forebay.deadletter.repair import Repair, checked, function, merge_patch
 from forebay.deadletter.replay import Replayer, ReplayReport
+from forebay.deadletter.seen import Seen
 from forebay.deadletter.stats import Stats, count
 from forebay.deadletter.where import Condition, condition, everything
+from forebay.deadletter.writer import Destination, FileDestination, KafkaDestination
 from forebay.errors import (
     AlreadyRunningError,
     MissingOptionError,
@@ -45,6 +49,7 @@ class DeadLetters:
 
     source: str
     _sources: Sources
+    _catalog: Catalog
     _outcomes: Outcomes
     _home: Path
     _place: Place
@@ -53,9 +58,21 @@ class DeadLetters:
 
     @classmethod
     def of(
-        cls, source: str, sources: Sources, outcomes: Outcomes, home: Path, place: Place | None = None
+        cls,
+        source: str,
+        sources: Sources,
+        catalog: Catalog,
+        outcomes: Outcomes,
+        home: Path,
+        topic: str | None = None,
     ) -> DeadLetters:
-        return cls(source, sources, outcomes, home, place or place_of(sources.statement(source)))
+        """`topic` names another topic than the one that the source's policy does."""
+        place = (
+            place_of(source, sources)
+            if topic is None
+            else Place(topic=topic, brokers=sources.policy(source).brokers)
+        )
+        return cls(source, sources, catalog, outcomes, home, place)
 
     @property
     def place(self) -> Place:
@@ -161,7 +178,28 @@ class DeadLetters:
 
     def recover(self, *, dry_run: bool = False) -> RecoveryReport:
         """Write letters for what the rate limit kept out, as far as the topic still holds it."""
-        raise UnsupportedSqlError("recover is not in this version")
+        policy, connector = self._sources.policy(self.source), self._sources.peek(self.source)
+        if self._place.path is None:
+            policy = replace(policy, topic=self._place.topic, brokers=self._place.brokers)
+        with self._alone("recover"):
+            stretches = self._catalog.ledger(self.source)
+            known = Seen()
+            for entry in self._reader().entries() if stretches else ():
+                known.add(entry.identity)
+            recovery = Recovery(connector.config, connector.options, policy, known, self._destination)
+            return recovery.run(
+                stretches,
+                lambda stretch: self._catalog.settle_ledger(self.source, stretch),
+                dry_run=dry_run,
+                progress=self._progress,
+            )
+
+    def _destination(self) -> Destination:
+        if self._place.path is not None:
+            return FileDestination(self._place.path, f"{self.source}-recovered-{uuid.uuid4().hex}")
+        assert self._place.topic is not None
+        options = self._sources.peek(self.source).options
+        return KafkaDestination(self.source, self._place.topic, options, self._place.brokers)
 
     # -- inside --------------------------------------------------------------------------------------
 
@@ -204,19 +242,17 @@ class DeadLetters:
             yield
 
 
-def place_of(statement: sql.CreateSource) -> Place:
-    """Where the letters of a source go, as its ON ERROR clause says."""
-    clause = statement.on_error
-    options = {key: value.text for key, value in clause.options.items()} if clause else {}
-    if clause is not None and clause.strategy == "dead_letter":
-        if options.get("dead_letter_topic"):
-            return Place(topic=options["dead_letter_topic"])
-        if options.get("dead_letter_path"):
-            return Place(path=Path(options["dead_letter_path"]))
-    name = statement.name
+def place_of(source: str, sources: Sources) -> Place:
+    """Where the letters of a source are: as its policy says, or as the one said that it was created with."""
+    policy = sources.policy(source)
+    for known in (policy, sources.created_policy(source)):
+        if known.topic is not None:
+            return Place(topic=known.topic, brokers=known.brokers)
+        if known.path is not None:
+            return Place(path=Path(known.path))
     raise UnsupportedSqlError(
-        f"source '{name}' writes no dead letters: its policy is ON ERROR = '{clause.strategy if clause else 'skip'}'",
-        remedy=f"ALTER SOURCE {name} ON ERROR = 'dead_letter' WITH (dead_letter_topic = '{name}-dlq'); "
+        f"source '{source}' writes no dead letters: its policy is ON ERROR = '{policy.strategy}'",
+        remedy=f"ALTER SOURCE {source} ON ERROR = 'dead_letter' WITH (dead_letter_topic = '{source}-dlq'); "
         "--topic names a topic that has letters from before",
     )
 

@@ -70,14 +70,22 @@ def recovered(report: RecoveryReport) -> Result:
         "source": report.source,
         "kept_out": report.kept_out,
         "recovered": report.recovered,
-        "decode_now": report.decode_now,
         "gone": report.gone,
+        "changed": report.changed,
         "dry_run": report.dry_run,
     }
     verb = "can be written for" if report.dry_run else "written for"
     lines = [f"{letters_of(report.recovered)} {verb} records that the rate limit kept out"]
-    if report.decode_now:
-        lines.append(f"{report.decode_now:,} of them decode now: a replay delivers them")
     if report.gone:
-        lines.append(f"{report.gone:,} are gone from the topic: {', '.join(report.gone_ranges)}")
+        lines.append(f"{report.gone:,} are gone: the topic has lost them")
+    if report.changed:
+        lines.append(
+            f"{report.changed:,} are not bad any more: the source takes them now, or they were compacted away"
+        )
+    if report.ranges:
+        hidden = len(report.ranges) - SHOWN
+        more = f" and {hidden:,} more" if hidden > 0 else ""
+        lines.append(f"  in {', '.join(report.ranges[:SHOWN])}{more}")
+    if not report.kept_out:
+        lines = [f"the rate limit has kept nothing of '{report.source}' out"]
     return Result.of(tuple(row), [tuple(row.values())], lines)

@@ -14,7 +14,7 @@ from forebay.catalog import Catalog, QueryState
 from forebay.connectors.contract import Discovered, Offsets, SourceCheckpoint
 from forebay.connectors.registry import ConnectorRegistry, default_registry
 from forebay.deadletter.outcomes import Outcomes
-from forebay.deadletter.reader import Place
+from forebay.deadletter.report import REPORT
 from forebay.errors import (
     ForebayError,
     ObjectInUseError,
@@ -75,7 +75,7 @@ class Session:
         self._commit_errors: dict[str, ForebayError] = {}
         self._catalog = Catalog(self.home / "catalog.db")
         self._outcomes = Outcomes(self.home / "catalog.db")
-        self._sources = Sources(self._catalog, registry)
+        self._sources = Sources(self.home, self._catalog, registry)
         self._tables = CatalogTables(
             self.home, self._catalog, self._sources, self._outcomes, lambda: self.spark
         )
@@ -139,6 +139,9 @@ class Session:
                     notes = [*told(discovered), *notes]
                 done = f"source {statement.name} {'created' if created else 'exists already'}"
                 return Result(done=done, notes=notes)
+            case language.AlterSource():
+                with self._lock:
+                    return Result(done=self._sources.alter(statement, script))
             case language.CreateView():
                 with self._lock:
                     return Result(done=self._views.create(statement, script))
@@ -257,8 +260,7 @@ class Session:
         `topic` names another dead-letter topic than the one that the source writes to now.
         """
         self._check_open()
-        place = Place(topic=topic) if topic else None
-        return DeadLetters.of(source, self._sources, self._outcomes, self.home, place)
+        return DeadLetters.of(source, self._sources, self._catalog, self._outcomes, self.home, topic)
 
     def wait(self, *, until_caught_up: bool = True, timeout: float | None = None) -> None:
         """Until all that the topics hold now is in the views, and the groups know of it.
@@ -328,6 +330,7 @@ class Session:
                 if self._listener is not None:
                     self._spark.streams.removeListener(self._listener)
                 self._views.recount(running.values())
+                REPORT.flush()
                 if self._owns_spark:
                     self._spark.stop()
             self._sources.close()

@@ -133,6 +133,8 @@ class Views:
             on_state=self._on_state,
         )
         query.lock.acquire()
+        for name in plan.tables:
+            self._sources.settle(name)
         try:
             if is_new and checkpoints.exists(query.paths.checkpoint):
                 raise CheckpointError(
@@ -199,6 +201,7 @@ class Views:
                 start=starts[name],
                 drain=paths.drain,
                 accounts=paths.accounts,
+                errors=self._sources.folder(name).root,
                 # A row that is taken back late must be taken back all the same.
                 event_time=None if plan.kept else self._sources.event_time(source, connector),
                 needed=needed[temporary[name]],

@@ -30,6 +30,7 @@ def streaming_frame(
     start: Offsets,
     drain: Path,
     accounts: Path,
+    errors: Path,
     event_time: EventTime | None,
     needed: set[str],
 ) -> DataFrame:
@@ -44,6 +45,7 @@ def streaming_frame(
     own = {
         datasource.SOURCE_NAME: config.name,
         datasource.ACCOUNTS: str(accounts),
+        datasource.ERRORS: str(errors),
         datasource.DRAIN_FILE: str(drain),
         datasource.PARALLELISM: str(spark.sparkContext.defaultParallelism),
         datasource.START: json.dumps(start),
