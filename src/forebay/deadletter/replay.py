@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -34,6 +34,7 @@ LETTERS = 500  # in one transaction: few enough to be over in a moment, many eno
 BYTES = 8 << 20
 PATIENCE_S = 60.0  # for the broker to open or end a transaction
 SETTLE_S = 90.0  # for transactions of others, which hide what is behind them: the broker ends them after 60 s
+VISIBLE_S = 10.0  # an open transaction of somebody else may hide it longer; it is committed all the same
 PROBLEMS_KEPT = 100
 
 
@@ -150,9 +151,22 @@ class Replayer:
         producer = self._producer()
         report.found = self._settle_all()
         self._reader.watch()
+        reached: dict[tuple[str, int], int] = {}
         for chunk in _chunks(self._outgoing(wanted, repair, report, progress)):
-            self._send(producer, chunk, partitions, report)
+            for partition, offset in self._send(producer, chunk, partitions, report).values():
+                key = (self._target, partition)
+                reached[key] = max(reached.get(key, 0), offset + 1)
+        self._await_visible(reached)
         return report
+
+    def _await_visible(self, reached: Mapping[tuple[str, int], int]) -> None:
+        """The broker answers a commit before readers see it: whoever waits for a view now must wait for this too."""
+        deadline = time.monotonic() + VISIBLE_S
+        while reached and time.monotonic() < deadline:
+            ends = self._cluster.latest(reached)
+            if all(ends[key] >= end for key, end in reached.items()):
+                return
+            time.sleep(0.02)
 
     def _producer(self) -> Producer:
         settings = connection_settings(self._options) | {
@@ -165,7 +179,7 @@ class Replayer:
         self._doing("opening a transaction", lambda: producer.init_transactions(PATIENCE_S))
         return producer
 
-    def _send(self, producer: Producer, chunk: list[Outgoing], partitions: int, report: ReplayReport) -> None:
+    def _send(self, producer: Producer, chunk: list[Outgoing], partitions: int, report: ReplayReport) -> Sent:
         # The order of the records' own partitions, as far as one transaction goes.
         chunk.sort(key=lambda item: item.entry.identity)
         ends = self._cluster.latest([(self._target, number) for number in range(partitions)])
@@ -196,6 +210,7 @@ class Replayer:
         self._outcomes.settle(self._source, intent, sent)
         report.sent += len(chunk)
         report.bytes += sum(len(item.value or b"") for item in chunk)
+        return sent
 
     def _produce(
         self, producer: Producer, item: Outgoing, intent: Intent, partitions: int, sent: dict[Identity, Any]
