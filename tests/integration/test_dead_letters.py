@@ -224,7 +224,7 @@ def test_alter_source_takes_effect_in_a_running_query_and_survives_the_session(
         caught_up(db)
         db.execute(f"ALTER SOURCE {source} {to_topic(dlq, max_errors_per_second=7)}")
         assert [each.on_error for each in db.sources()] == ["dead_letter"]
-        assert rows(db, f"SELECT id FROM {source}_v") == [(0,), (1,), (2,)]
+        assert sorted(rows(db, f"SELECT id FROM {source}_v")) == [(0,), (1,), (2,)]
     assert [letter.value for letter in letters(cluster, dlq)] == [b"two"]
     with connect(tmp_path) as db:
         db.execute(script)  # the same file again: what was altered stays altered

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -111,7 +112,7 @@ def test_joined_stretches_hold_every_record_and_count_each_once(places: list[tup
     assert sum(each.bad for each in found) == len(places)
     for topic, number, offset in places:
         assert sum(each[:2] == (topic, number) and each.start <= offset < each.end for each in found) == 1
-    for one, other in zip(found, found[1:], strict=False):
+    for one, other in itertools.pairwise(found):
         assert one[:2] != other[:2] or other.start - one.end >= NEAR
     assert joined(found) == found
 
