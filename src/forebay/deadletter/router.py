@@ -80,6 +80,11 @@ class Router:
                 breaker.save(self._folder, *place, end, self._of(place))
                 breaker.forget(self._folder, *place, start)
 
+    def close(self) -> None:
+        """However the task ends."""
+        if self._destination is not None:
+            self._destination.close()
+
     def _route(self, batch: SourceBatch) -> None:
         bad = [record for record in batch.rejected if not record.gone]
         if self._policy.strategy == "fail" and bad:

@@ -64,7 +64,7 @@ def ensure_topic(policy: ErrorPolicy, options: Options, partitions: int) -> bool
         reason = error.args[0]
         if reason.code() == KafkaError.TOPIC_ALREADY_EXISTS:
             return False
-        if reason.code() in (KafkaError.INVALID_TOPIC_EXCEPTION, KafkaError._INVALID_ARG):
+        if reason.code() in (KafkaError.TOPIC_EXCEPTION, KafkaError._INVALID_ARG):
             raise OptionValueError(
                 f"'dead_letter_topic' cannot be '{policy.topic}': {reason.str()}", option="dead_letter_topic"
             ) from None

@@ -39,6 +39,10 @@ class Destination(Protocol):
         """Until all that was written is durable."""
         ...
 
+    def close(self) -> None:
+        """The task ends, perhaps without flush(): nothing half-written stays."""
+        ...
+
 
 class MemoryDestination:
     """For tests."""
@@ -52,6 +56,9 @@ class MemoryDestination:
 
     def flush(self) -> None:
         self.flushed = len(self.letters)
+
+    def close(self) -> None:
+        pass
 
 
 class FileDestination:
@@ -72,18 +79,22 @@ class FileDestination:
         self._file.write(json.dumps(letter.to_json()) + "\n")
 
     def flush(self) -> None:
-        if self._file is None:
+        if self._file is None or self._file.closed:
             return
         self._file.flush()
         os.fsync(self._file.fileno())
         self._file.close()
-        self._file = None
         self._draft.replace(self._path)
         folder = os.open(self._path.parent, os.O_RDONLY)
         try:
             os.fsync(folder)
         finally:
             os.close(folder)
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._draft.unlink(missing_ok=True)
 
 
 class LetterProducer(Producer):  # type: ignore[misc]
@@ -188,6 +199,9 @@ class KafkaDestination:
         except BaseException:
             _PRODUCERS.drop(self._settings)
             raise
+
+    def close(self) -> None:
+        """What was sent without a flush may arrive or not: the task that is repeated sends it again."""
 
     def _delivered(self, letter: Letter, error: KafkaError | None, _: Message) -> None:
         self._waiting -= 1

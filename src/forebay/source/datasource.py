@@ -155,6 +155,8 @@ class _Reading:
                 router.finish()
                 account.dlq, account.limited = router.letters, router.limited
         finally:
+            if router is not None:
+                router.close()
             connector.close()
         if self._accounts is not None:
             accounts.write(Path(self._accounts), partition.split, account)
