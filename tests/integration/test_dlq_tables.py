@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import letters as make
 import pytest
@@ -144,3 +145,32 @@ def test_records_that_are_no_letters_are_counted_and_left_out(session: forebay.S
     reader = session.dead_letters(case.source)._reader()
     assert len(list(reader.entries())) == 1
     assert reader.strangers == 2
+
+
+def test_a_source_that_is_not_asked_for_is_not_read(
+    session: forebay.Session, case: Case, cluster: Cluster
+) -> None:
+    """Whose dead-letter brokers are away, for example."""
+    case.fail(session, [BROKEN])
+    other = name("away")
+    topic = cluster.make_topic(1)
+    session.execute(
+        create_source(cluster, other, topic, make.COLUMNS)
+        + " "
+        + case.statement().partition(" FORMAT JSON ")[2]
+    )
+    definition = session._catalog.get(other)
+    assert definition is not None
+    away = definition.sql.replace(
+        f"dead_letter_topic = '{case.dlq}'",
+        f"dead_letter_topic = '{case.dlq}', dead_letter_brokers = '127.0.0.1:1'",
+    )
+    assert away != definition.sql
+    session._catalog.put(replace(definition, sql=away))
+    try:
+        asked = f"SELECT count(*) FROM forebay_catalog.dead_letters AS d WHERE d.source = '{case.source}'"
+        assert rows(session, asked) == [(1,)]
+        with pytest.raises(errors.UnreachableError):
+            session.sql("SELECT count(*) FROM forebay_catalog.dead_letters")
+    finally:
+        session.sql(f"DROP SOURCE {other}")

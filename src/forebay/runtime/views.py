@@ -45,7 +45,7 @@ class Views:
         catalog: Catalog,
         sources: Sources,
         spark: Callable[[], SparkSession],
-        catalog_table: Callable[[str], DataFrame | None] = lambda name: None,
+        catalog_table: Callable[[str, Any], DataFrame | None] = lambda name, query: None,
     ) -> None:
         self._home = home
         self._catalog = catalog
@@ -245,7 +245,9 @@ class Views:
         try:
             for name in sql.tables(statement.query):
                 temporary[name] = f"forebay_read_{name.replace('.', '_')}"
-                self._snapshot(name).createOrReplaceTempView(temporary[name])
+                table = self._catalog_table(name, statement.query)
+                frame = table if table is not None else self._snapshot(name)
+                frame.createOrReplaceTempView(temporary[name])
             return spark.sql(sql.plan_select(statement.query, temporary))
         except AnalysisException as error:
             raise _refused(error, temporary).at(statement.position, script) from None
@@ -257,18 +259,15 @@ class Views:
 
     def _snapshot(self, name: str) -> DataFrame:
         spark = self._spark()
-        table = self._catalog_table(name)
-        if table is not None:
-            return table
         known = self._catalog.get(name)
         if known is None:
             raise unknown("view or source", name, [*self.names(), *self._sources.names()])
         if known.kind == "source":
             source = self._sources.statement(name)
             return batch_frame(spark, self._sources.config(source), self._sources.connector(name))
-        view = self.table(name)
-        empty = spark.createDataFrame(view.open().to_pyarrow_dataset().schema.empty_table())
-        files = view.files()
+        table = self.table(name)
+        empty = spark.createDataFrame(table.open().to_pyarrow_dataset().schema.empty_table())
+        files = table.files()
         frame = spark.read.schema(empty.schema).parquet(*files) if files else empty
         return changelog.repeated(frame) if known.detail.get("kept") == "rows" else frame
 

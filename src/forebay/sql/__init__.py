@@ -3,6 +3,7 @@
 from forebay.sql.dialect import Forebay
 from forebay.sql.parse import parse, parse_condition, parse_one
 from forebay.sql.planning import ViewPlan, plan, plan_select
+from forebay.sql.pushdown import wanted
 from forebay.sql.render import to_sql
 from forebay.sql.statements import (
     AlterSource,
@@ -62,4 +63,5 @@ __all__ = [
     "tables",
     "to_sql",
     "type_name",
+    "wanted",
 ]
