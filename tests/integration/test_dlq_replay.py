@@ -257,3 +257,28 @@ def test_what_another_transaction_hides_is_waited_for(
     report = session.dead_letters(case.source).replay()
     assert (report.sent, report.found) == (0, 1)
     assert len(looks) >= 2
+
+
+def test_a_source_that_was_dropped_and_made_again_sends_nothing_twice(
+    session: forebay.Session, case: Case
+) -> None:
+    case.fail(session, [BROKEN, NO_ID])
+    assert session.dead_letters(case.source).replay().sent == 2
+    session.sql(f"DROP SOURCE {case.source}")
+    session.execute(case.statement())
+    assert session.dead_letters(case.source).replay().sent == 0
+
+
+def test_letters_of_a_topic_that_was_made_again_are_open(session: forebay.Session, case: Case) -> None:
+    case.fail(session, [BROKEN], partition=0)
+    assert session.dead_letters(case.source).replay().sent == 1
+    session.sql(f"DROP SOURCE {case.source}")
+    case.cluster.delete_topic(case.topic)
+    case.cluster.delete_topic(case.dlq)
+    case.cluster.make_topic(2, name=case.topic)
+    case.cluster.make_topic(2, name=case.dlq)
+    session.execute(case.statement())
+    [letter] = case.fail(session, [NO_ID], partition=0)
+    assert letter.offset == 0
+    assert list(states(session, case).values()) == ["open"]
+    assert session.dead_letters(case.source).replay().sent == 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +14,14 @@ from hypothesis import strategies as some
 from forebay.deadletter.explain import dump
 from forebay.deadletter.letter import Letter
 from forebay.deadletter.locate import locate
-from forebay.deadletter.outcomes import OPEN, Intent, Outcomes, State, identity_text, parse_identity
+from forebay.deadletter.outcomes import OPEN, Intent, Outcomes, State, identity_text, mark_of, parse_identity
 from forebay.deadletter.repair import RepairError, checked, function, merge_patch
 from forebay.deadletter.seen import Seen
 from forebay.errors import OptionValueError
 
 
 def letter(value: bytes | None) -> Letter:
-    return Letter("s", "t", 0, 0, None, None, value, (), "Other", "m", 0)
+    return Letter("s", "t", 0, 0, None, None, value, (), "Other", "m", 0, size=len(value or b""))
 
 
 # -- identities and outcomes -------------------------------------------------------------------------
@@ -57,25 +58,41 @@ def outcomes(tmp_path: Path) -> Any:
 
 
 def test_an_outcome_goes_from_open_to_failed_again(outcomes: Outcomes, tmp_path: Path) -> None:
-    first, second = ("t", 0, 1), ("t", 0, 9)
-    intent = Intent("r1", "t", {0: 5}, (first,))
+    first, second = letter(b"x"), ("t", 0, 9)
+    intent = Intent("r1", "t", {0: 5}, {first.identity: mark_of(first)})
     assert outcomes.of("s", first) == OPEN
     outcomes.intend("s", intent)
     assert outcomes.intents("s") == [intent]
     assert outcomes.intents("other") == []
-    outcomes.settle("s", intent, {first: (0, 8)})
+    outcomes.settle("s", intent, {first.identity: (0, 8)})
     assert outcomes.intents("s") == []
     found = outcomes.of("s", first)
     assert (found.state, found.replay_id, found.target_offset) == (State.replayed, "r1", 8)
     assert outcomes.of("other", first) == OPEN
-    assert not outcomes.failed_again("another replay", first, second)
-    assert outcomes.failed_again("r1", first, second)
-    assert not outcomes.failed_again("r1", first, second)
+    assert not outcomes.failed_again("another replay", first.identity, second)
+    assert outcomes.failed_again("r1", first.identity, second)
+    assert not outcomes.failed_again("r1", first.identity, second)
     again = Outcomes(tmp_path / "catalog.db")
     assert again.of("s", first).state is State.failed_again
     again.close()
-    outcomes.forget("s")
-    assert outcomes.of("s", first) == OPEN
+
+
+def test_an_outcome_is_of_one_record_and_not_of_another_at_its_place(outcomes: Outcomes) -> None:
+    """The topic was deleted and made again: what is at that offset now is open."""
+    first = letter(b"x")
+    outcomes.discard("s", {first.identity: mark_of(first)}, "junk")
+    assert (
+        outcomes.of("s", replace(first, value=b"", failed_at_ms=5, kind="TypeConversion")).state
+        is State.discarded
+    )
+    for other in (
+        replace(first, size=2),
+        replace(first, timestamp_ms=5),
+        replace(first, key=b"k"),
+    ):
+        assert outcomes.of("s", other) == OPEN
+    unread = replace(first, size=-1, value=None)
+    assert outcomes.of("s", unread).state is State.discarded
 
 
 def test_the_transactional_id_of_a_source_stays(outcomes: Outcomes) -> None:

@@ -13,6 +13,7 @@ from forebay.deadletter.letter import Letter
 from forebay.deadletter.locate import Span, locate
 from forebay.errors import ForebayError
 from forebay.formats import Kind
+from forebay.kafka.columns import layout
 from forebay.kafka.rows import FORMAT_OPTIONS, RowDecoder
 from forebay.options import Options
 from forebay.sql import type_name
@@ -79,7 +80,8 @@ def explain(entry: Entry, config: SourceConfig, options: Options, url: str | Non
     prefix = "key." if key else ""
     form = str((options["key.format"] or "raw") if key else options["format"])
     payload = letter.key if key else letter.value
-    columns = [field.name for field in config.schema.fields]
+    parts = layout(config.schema, options)
+    columns = (parts.keys if key else parts.values).fieldNames()
     given = {
         name.removeprefix(prefix): str(options[name])
         for name in options

@@ -1,24 +1,31 @@
 """What became of each letter, and what a replay was about to send when it was killed.
 
-A letter that nobody has touched has no row here: it is open. The rows are in the catalog's file, on a
+A letter that nobody has touched has no row here: it is open. Rows outlive their source, as its letters do: one that is
+dropped and created again must not send them again. The rows are in the catalog's file, on a
 connection of their own that waits for the disk: a replay that is forgotten after a power cut is sent twice.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import sqlite3
 import threading
 import time
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
+from forebay.deadletter.letter import Letter
+
 Identity = tuple[str, int, int]
 """Topic, partition and offset of the record that a letter is about."""
+
+Marks = Mapping[Identity, str]
+"""Letters, each with its mark: see `mark_of`."""
 
 Sent = Mapping[Identity, tuple[int, int]]
 """Where each replayed letter is now: partition and offset in the target topic."""
@@ -26,7 +33,7 @@ Sent = Mapping[Identity, tuple[int, int]]
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS dead_letter_outcomes (
     source TEXT NOT NULL, topic TEXT NOT NULL, partition INTEGER NOT NULL, "offset" INTEGER NOT NULL,
-    state TEXT NOT NULL, at_ms INTEGER NOT NULL, reason TEXT, replay_id TEXT, target_topic TEXT,
+    mark TEXT NOT NULL, state TEXT NOT NULL, at_ms INTEGER NOT NULL, reason TEXT, replay_id TEXT, target_topic TEXT,
     target_partition INTEGER, target_offset INTEGER, PRIMARY KEY (source, topic, partition, "offset")
 ) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS dead_letter_replays ON dead_letter_outcomes (replay_id);
@@ -72,7 +79,7 @@ class Intent:
     replay_id: str
     target: str
     since: Mapping[int, int]
-    letters: tuple[Identity, ...]
+    letters: Marks
 
 
 class Outcomes:
@@ -102,20 +109,23 @@ class Outcomes:
 
     # -- states --------------------------------------------------------------------------------------
 
-    def of(self, source: str, identity: Identity) -> Outcome:
+    def of(self, source: str, letter: Letter) -> Outcome:
         with self._lock:
             row = self._db.execute(
-                "SELECT state, at_ms, reason, replay_id, target_topic, target_partition, target_offset FROM "
+                "SELECT mark, state, at_ms, reason, replay_id, target_topic, target_partition, target_offset FROM "
                 'dead_letter_outcomes WHERE source = ? AND topic = ? AND partition = ? AND "offset" = ?',
-                (source, *identity),
+                (source, *letter.identity),
             ).fetchone()
-        return Outcome(State(row[0]), *row[1:]) if row else OPEN
+        if row is None or (row[0] and mark_of(letter) not in ("", row[0])):
+            return OPEN
+        return Outcome(State(row[1]), *row[2:])
 
-    def discard(self, source: str, letters: Iterable[Identity], reason: str) -> None:
+    def discard(self, source: str, letters: Marks, reason: str) -> None:
         with self._transaction() as db:
             db.executemany(
-                "INSERT OR REPLACE INTO dead_letter_outcomes VALUES (?, ?, ?, ?, 'discarded', ?, ?, NULL, NULL, NULL, NULL)",
-                [(source, *identity, _now(), reason) for identity in letters],
+                "INSERT OR REPLACE INTO dead_letter_outcomes "
+                "VALUES (?, ?, ?, ?, ?, 'discarded', ?, ?, NULL, NULL, NULL, NULL)",
+                [(source, *identity, mark, _now(), reason) for identity, mark in letters.items()],
             )
 
     def failed_again(self, replay_id: str, first: Identity, letter: Identity) -> bool:
@@ -135,12 +145,6 @@ class Outcomes:
             ).fetchone()
         return found is not None
 
-    def forget(self, source: str) -> None:
-        """All about a source that is dropped."""
-        with self._transaction() as db:
-            for table in ("outcomes", "intents", "replayers", "watches"):
-                db.execute(f"DELETE FROM dead_letter_{table} WHERE source = ?", (source,))  # noqa: S608
-
     # -- replays -------------------------------------------------------------------------------------
 
     def transactional_id(self, source: str) -> str:
@@ -159,7 +163,8 @@ class Outcomes:
         with self._transaction() as db:
             db.execute(
                 "INSERT INTO dead_letter_intents VALUES (?, ?, ?, ?, ?)",
-                (intent.replay_id, source, intent.target, json.dumps(intent.since), json.dumps(intent.letters)),
+                (intent.replay_id, source, intent.target, json.dumps(intent.since),
+                 json.dumps([(*identity, mark) for identity, mark in intent.letters.items()])),
             )  # fmt: skip
 
     def intents(self, source: str) -> list[Intent]:
@@ -173,7 +178,7 @@ class Outcomes:
                 replay_id,
                 target,
                 {int(number): offset for number, offset in json.loads(since).items()},
-                tuple((topic, partition, offset) for topic, partition, offset in json.loads(letters)),
+                {(topic, number, offset): mark for topic, number, offset, mark in json.loads(letters)},
             )
             for replay_id, target, since, letters in rows
         ]
@@ -182,9 +187,18 @@ class Outcomes:
         """The intent came to this: those in `sent` are replayed, the others as open as they were."""
         with self._transaction() as db:
             db.executemany(
-                "INSERT OR REPLACE INTO dead_letter_outcomes VALUES (?, ?, ?, ?, 'replayed', ?, NULL, ?, ?, ?, ?)",
+                "INSERT OR REPLACE INTO dead_letter_outcomes VALUES (?, ?, ?, ?, ?, 'replayed', ?, NULL, ?, ?, ?, ?)",
                 [
-                    (source, *identity, _now(), intent.replay_id, intent.target, partition, offset)
+                    (
+                        source,
+                        *identity,
+                        intent.letters.get(identity, ""),
+                        _now(),
+                        intent.replay_id,
+                        intent.target,
+                        partition,
+                        offset,
+                    )
                     for identity, (partition, offset) in sent.items()
                 ],
             )
@@ -205,6 +219,17 @@ class Outcomes:
                 "INSERT OR REPLACE INTO dead_letter_watches VALUES (?, ?, ?)",
                 (source, place, json.dumps(positions)),
             )
+
+
+def mark_of(letter: Letter) -> str:
+    """What tells a record from another one at the same place, after its topic was deleted and made again.
+
+    The same in every letter about it, however much of it the letter carries; empty where the letter does not know.
+    """
+    if letter.size < 0:
+        return ""
+    key = hashlib.sha256(letter.key).hexdigest()[:16] if letter.key is not None else "-"
+    return f"{letter.timestamp_ms}:{letter.size}:{key}"
 
 
 def identity_text(identity: Identity) -> str:

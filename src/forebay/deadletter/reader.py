@@ -75,7 +75,7 @@ class LetterReader:
         self.strangers = 0
         for letter in self._letters({}, progress):
             if seen.add(letter.identity):
-                yield Entry(letter, self._outcomes.of(self.source, letter.identity))
+                yield Entry(letter, self._outcomes.of(self.source, letter))
         if self.strangers:
             log.warning("%d in %s are no dead letters of Forebay, and left out", self.strangers, self.place)
 
@@ -118,10 +118,11 @@ class LetterReader:
         ends = self.ends()
         with _cluster(self._options) as cluster:
             starts = cluster.earliest([(topic, number) for number in ends])
-        ranges = [
-            Range(topic, number, max(starts[topic, number], since.get(number, 0)), end)
-            for number, end in ends.items()
-        ]
+        ranges = []
+        for number, end in ends.items():
+            # Where it ends before it was watched from, it is another topic of that name.
+            known = since.get(number, 0) if since.get(number, 0) <= end else 0
+            ranges.append(Range(topic, number, min(end, max(starts[topic, number], known)), end))
         total = sum(len(item) for item in ranges)
         done = 0
         for messages in read_ranges(ranges, self._options):

@@ -20,7 +20,16 @@ from confluent_kafka import KafkaException, Message, Producer
 
 from forebay.deadletter.entry import REPLAY_ID, REPLAYED_FROM, Entry
 from forebay.deadletter.letter import Letter
-from forebay.deadletter.outcomes import Identity, Intent, Outcomes, Sent, State, identity_text, parse_identity
+from forebay.deadletter.outcomes import (
+    Identity,
+    Intent,
+    Outcomes,
+    Sent,
+    State,
+    identity_text,
+    mark_of,
+    parse_identity,
+)
 from forebay.deadletter.reader import LetterReader, Progress, read_ranges, silent
 from forebay.deadletter.repair import Repair, RepairError
 from forebay.deadletter.where import Condition, everything
@@ -187,7 +196,7 @@ class Replayer:
             uuid.uuid4().hex,
             self._target,
             {number: offset for (_, number), offset in ends.items()},
-            tuple(item.entry.identity for item in chunk),
+            {item.entry.identity: mark_of(item.entry.letter) for item in chunk},
         )
         self._outcomes.intend(self._source, intent)
         sent: dict[Identity, tuple[int, int]] = {}
@@ -297,7 +306,7 @@ def _look(intent: Intent, options: Options) -> tuple[Sent, list[Range]]:
         cluster.close()
     sent: dict[Identity, tuple[int, int]] = {}
     hidden: list[Range] = []
-    ranges = [Range(*key, max(starts[key], intent.since[key[1]]), ends[key]) for key in keys]
+    ranges = [Range(*key, min(ends[key], max(starts[key], intent.since[key[1]])), ends[key]) for key in keys]
     for messages in read_ranges(ranges, options, hidden.append):
         for message in messages:
             headers = dict(message.headers() or ())
@@ -310,7 +319,7 @@ def _look(intent: Intent, options: Options) -> tuple[Sent, list[Range]]:
             f"a replay of {len(intent.letters)} letters to '{intent.target}' was killed, and whether it had sent them "
             f"cannot be told any more: the topic has lost what it held then",
             remedy="see in the topic's consumers whether they arrived; then discard these letters "
-            f"({identity_text(intent.letters[0])} and those after it), or send them with a source of another name",
+            f"({identity_text(next(iter(intent.letters)))} and those after it), or send them with a source of another name",
         )
     return sent, hidden
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import logging
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -15,10 +16,11 @@ import pyarrow as pa
 
 from forebay import sql
 from forebay.catalog import Catalog
+from forebay.connectors.contract import SourceConnector
 from forebay.deadletter.entry import SCHEMA, Entry, batch_of
 from forebay.deadletter.explain import Explanation, explain
 from forebay.deadletter.letter import Letter
-from forebay.deadletter.outcomes import Outcomes, State, parse_identity
+from forebay.deadletter.outcomes import Outcomes, State, mark_of, parse_identity
 from forebay.deadletter.reader import LetterReader, Place, Progress, silent
 from forebay.deadletter.recovery import Recovery, RecoveryReport
 from forebay.deadletter.repair import Repair, checked, function, merge_patch
@@ -35,6 +37,8 @@ from forebay.errors import (
     UnsupportedSqlError,
 )
 from forebay.runtime.sources import Sources
+
+log = logging.getLogger("forebay.deadletter")
 
 CHUNK = 500  # letters whose outcome is written down, or that are made a batch of, at once
 
@@ -111,7 +115,7 @@ class DeadLetters:
 
     def explain(self, id: str) -> Explanation:
         entry = self.get(id)
-        connector = self._sources.peek(self.source)
+        connector = self._connector()
         url = connector.options.get("schema.registry.url")
         shown = connector.options.table.shown("schema.registry.url", str(url)) if url else None
         return explain(entry, connector.config, connector.options, shown)
@@ -140,10 +144,12 @@ class DeadLetters:
         done = 0
         with self._alone("discard"):
             for chunk in _chunks(self):
-                wanted = [entry.identity for entry in chunk if entry.outcome.state is State.open]
+                wanted = {e.identity: mark_of(e.letter) for e in chunk if e.outcome.state is State.open}
                 if not dry_run:
                     self._outcomes.discard(self.source, wanted, reason)
                 done += len(wanted)
+        if not dry_run:
+            log.info("event=letters_discarded source=%s count=%d reason=%r", self.source, done, reason)
         return done
 
     def replay(
@@ -166,19 +172,24 @@ class DeadLetters:
             made = merge_patch(patch)
         elif repair is not None:
             made = function(repair) if isinstance(repair, str) else checked(repair)
-        options = self._sources.peek(self.source).options
+        options = self._connector().options
         replayer = Replayer(self._reader(), self._outcomes, options, to or self._topic())
         try:
             if dry_run:
                 return replayer.dry_run(self._wanted, made, self._progress)
             with self._alone("replay"):
-                return replayer.run(self._wanted, made, self._progress)
+                report = replayer.run(self._wanted, made, self._progress)
         finally:
             replayer.close()
+        log.info(
+            "event=letters_replayed source=%s target=%s sent=%d found=%d left=%d failed=%d",
+            self.source, report.target, report.sent, report.found, report.left, report.problem_count,
+        )  # fmt: skip
+        return report
 
     def recover(self, *, dry_run: bool = False) -> RecoveryReport:
         """Write letters for what the rate limit kept out, as far as the topic still holds it."""
-        policy, connector = self._sources.policy(self.source), self._sources.peek(self.source)
+        policy, connector = self._sources.policy(self.source), self._connector()
         if self._place.path is None:
             policy = replace(policy, topic=self._place.topic, brokers=self._place.brokers)
         with self._alone("recover"):
@@ -187,12 +198,20 @@ class DeadLetters:
             for entry in self._reader().entries() if stretches else ():
                 known.add(entry.identity)
             recovery = Recovery(connector.config, connector.options, policy, known, self._destination)
-            return recovery.run(
+            report = recovery.run(
                 stretches,
                 lambda stretch: self._catalog.settle_ledger(self.source, stretch),
                 dry_run=dry_run,
                 progress=self._progress,
             )
+        if not dry_run:
+            log.info(
+                "event=letters_recovered source=%s count=%d gone=%d",
+                self.source,
+                report.recovered,
+                report.gone,
+            )
+        return report
 
     def _destination(self) -> Destination:
         if self._place.path is not None:
@@ -203,12 +222,20 @@ class DeadLetters:
 
     # -- inside --------------------------------------------------------------------------------------
 
+    def _connector(self) -> SourceConnector:
+        connector = self._sources.peek(self.source)
+        if connector.config.connector != "kafka":
+            raise UnsupportedSqlError(
+                f"source '{self.source}' is a {connector.config.connector} source: it has no topic to go back to"
+            )
+        return connector
+
     def _reader(self) -> LetterReader:
         return LetterReader(self.source, self._place, self._sources.peek(self.source).options, self._outcomes)
 
     def _topic(self) -> str:
         """The topic that letters go back to."""
-        options = self._sources.peek(self.source).options
+        options = self._connector().options
         topics = [options["topic"]] if options["topic"] else list(options["topics"] or ())
         if len(topics) != 1:
             raise MissingOptionError(

@@ -198,7 +198,6 @@ class Session:
                 self._views.drop(view)
             self._committer.forget(statement.name)
             self._sources.drop(statement.name)
-            self._outcomes.forget(statement.name)
         dropped = "".join(f", view {view} too" for view in views)
         return Result(done=f"source {statement.name} dropped{dropped}")
 
