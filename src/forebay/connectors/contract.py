@@ -84,8 +84,7 @@ class RawRecord(NamedTuple):
     headers: Sequence[tuple[str, bytes | None]]
 
 
-@dataclass(frozen=True, slots=True)
-class RejectedRecord:
+class RejectedRecord(NamedTuple):
     """A record that did not decode: where it is, of what kind the failure is, and why."""
 
     topic: str

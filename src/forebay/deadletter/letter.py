@@ -76,27 +76,31 @@ class Letter:
 
     def to_kafka(self) -> tuple[bytes | None, bytes | None, list[tuple[str, bytes | None]]]:
         """Key, value and headers of the record in the dead-letter topic."""
-        told: dict[str, str | int | None] = {
-            _CONNECT + "topic": self.topic,
-            _CONNECT + "partition": self.partition,
-            _CONNECT + "offset": self.offset,
-            _CONNECT + "connector.name": self.source,
-            _CONNECT + "stage": f"{self.stage}_CONVERTER",
-            _CONNECT + "class.name": "forebay",
-            _CONNECT + "exception.class.name": self.kind,
-            _CONNECT + "exception.message": self.message,
-            _OWN + "source": self.source,
-            _OWN + "error.kind": self.kind,
-            _OWN + "error.message": self.message,
-            _OWN + "error.field": self.field,
-            _OWN + "timestamp.ms": self.timestamp_ms,
-            _OWN + "failed.at.ms": self.failed_at_ms,
-            _OWN + "size": self.size,
-            _OWN + "sha256": self.sha256,
-            _COUNT: len(self.headers),
-        }
-        added = [(name, _bytes(what)) for name, what in told.items() if what is not None]
-        return self.key, self.value, [*self.headers, *added]
+        source, kind, message = _bytes(self.source), _bytes(self.kind), _bytes(self.message)
+        told: list[tuple[str, bytes | None]] = [
+            *self.headers,
+            (_CONNECT + "topic", _bytes(self.topic)),
+            (_CONNECT + "partition", b"%d" % self.partition),
+            (_CONNECT + "offset", b"%d" % self.offset),
+            (_CONNECT + "connector.name", source),
+            (_CONNECT + "stage", b"KEY_CONVERTER" if self.stage == "KEY" else b"VALUE_CONVERTER"),
+            (_CONNECT + "class.name", b"forebay"),
+            (_CONNECT + "exception.class.name", kind),
+            (_CONNECT + "exception.message", message),
+            (_OWN + "source", source),
+            (_OWN + "error.kind", kind),
+            (_OWN + "error.message", message),
+            (_OWN + "failed.at.ms", b"%d" % self.failed_at_ms),
+            (_OWN + "size", b"%d" % self.size),
+        ]
+        if self.field is not None:
+            told.append((_OWN + "error.field", _bytes(self.field)))
+        if self.timestamp_ms is not None:
+            told.append((_OWN + "timestamp.ms", b"%d" % self.timestamp_ms))
+        if self.sha256 is not None:
+            told.append((_OWN + "sha256", self.sha256.encode()))
+        told.append((_COUNT, b"%d" % len(self.headers)))
+        return self.key, self.value, told
 
     @classmethod
     def from_kafka(
@@ -182,9 +186,9 @@ def _told(headers: Sequence[tuple[str, bytes | None]]) -> tuple[Headers, dict[st
     return tuple((name, data) for name, data in headers[:own]), told
 
 
-def _bytes(what: str | int) -> bytes:
+def _bytes(text: str) -> bytes:
     # A message may quote text that is no Unicode, such as half of a surrogate pair.
-    return str(what).encode(errors="backslashreplace")
+    return text.encode(errors="backslashreplace")
 
 
 def _sha256(value: bytes) -> str:

@@ -28,6 +28,13 @@ log = logging.getLogger("forebay.deadletter")
 PATIENCE_MS = 60_000  # a broker that restarts is back before; then Spark repeats the task, and then the query
 SAY_S = 5.0  # a wait of this length is worth a line, and then one twice as long
 POLL_S = 0.1
+HELD_BYTES = 64 << 20  # of letters on their way: then they are waited for
+_OUT_OF_STEP = (  # the broker has lost track of this producer; a new one has no such past
+    KafkaError._FATAL,
+    KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER,
+    KafkaError.INVALID_PRODUCER_EPOCH,
+    KafkaError.UNKNOWN_PRODUCER_ID,
+)
 
 
 class Destination(Protocol):
@@ -170,20 +177,26 @@ class KafkaDestination:
         self._where = brokers or address(options)
         self._settings = producer_settings(options, brokers)
         self._waiting = 0
+        self._held = 0
         self._failed: list[tuple[Letter, KafkaError]] = []
 
     def write(self, letter: Letter) -> None:
         producer = _PRODUCERS.get(self._settings)
         key, value, headers = letter.to_kafka()
+        self._held += len(value or b"")
+        if self._held > HELD_BYTES:
+            self._await(producer, 0)
+            self._held = len(value or b"")
         while True:
             try:
                 producer.produce(
                     self._topic, value, key, headers=headers, on_delivery=partial(self._delivered, letter)
                 )
                 break
-            except BufferError:
-                self._await(producer, self._waiting // 2)
+            except BufferError:  # so many letters that even the small ones are too much
+                producer.poll(POLL_S)
             except KafkaException as error:
+                _PRODUCERS.drop(self._settings)
                 raise self._error(error.args[0]) from None
         self._waiting += 1
         producer.poll(0)
@@ -254,6 +267,10 @@ class KafkaDestination:
             return UnreachableError(
                 f"Kafka at {self._where} took no dead letters of source '{self._source}' for "
                 f"{PATIENCE_MS // 1000} s{': ' + trouble if trouble else ''}; the batch is not committed"
+            )
+        if error.fatal() or error.code() in _OUT_OF_STEP:
+            return UnreachableError(
+                f"Kafka at {self._where} must be connected to anew while {doing}: {error.str()}"
             )
         found = translate(error, self._options, doing)
         found.message = found.message.replace(address(self._options), self._where)

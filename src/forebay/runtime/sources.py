@@ -126,10 +126,11 @@ class Sources:
         """A new error policy: for the queries that run, here or elsewhere, from their next micro-batch on."""
         try:
             source = self.statement(statement.name)
-            connector = self.connector(statement.name)
             policy = self._policy(statement.on_error)
-            _check_destination(policy, connector)
-            _make_destination(policy, connector)
+            # Whoever stops letters need not know the brokers' password.
+            if policy.strategy == "dead_letter":
+                _check_destination(policy, self.peek(statement.name))
+                _make_destination(policy, self.connector(statement.name))
         except StatementError as error:
             raise error.at(_place(error, {}, statement.on_error) or statement.position, script) from None
         known = self._catalog.get(statement.name)

@@ -55,8 +55,8 @@ def write(folder: Path, split: Split, account: Account) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     path = _path(folder, split)
     form = [account.records, account.rejected, account.example, account.skipped, account.dlq, account.limited]
-    # A clean batch that nobody counted is counted again; what the rate limit kept out is known only here.
-    write_whole(path, json.dumps(form).encode(), durable=bool(account.limited))
+    # A clean batch that nobody counted is counted again; what became of bad records is known only here.
+    write_whole(path, json.dumps(form).encode(), durable=bool(account.dlq or account.limited))
 
 
 def read(folder: Path, splits: Sequence[Split]) -> Account | None:
