@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -16,6 +17,7 @@ REPLAY_ID = "forebay.replay.id"
 REPLAYED_FROM = "forebay.replayed.from"
 """Headers of a record that was replayed: by which replay, and of which letter's record."""
 
+_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f]")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _TIME = pa.timestamp("us", "UTC")
 
@@ -66,7 +68,7 @@ def text_of(data: bytes | None) -> str | None:
         text = data.decode()
     except UnicodeDecodeError:
         return None
-    return text if all(char >= " " or char in "\t\r\n" for char in text) else None
+    return None if _CONTROL.search(text) else text
 
 
 def moment(ms: int | None) -> datetime | None:

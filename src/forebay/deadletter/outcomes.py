@@ -138,6 +138,13 @@ class Outcomes:
             )
             return done.rowcount > 0
 
+    def any_of(self, source: str) -> bool:
+        with self._lock:
+            found = self._db.execute(
+                "SELECT 1 FROM dead_letter_outcomes WHERE source = ? LIMIT 1", (source,)
+            ).fetchone()
+        return found is not None
+
     def any_replayed(self) -> bool:
         with self._lock:
             found = self._db.execute(

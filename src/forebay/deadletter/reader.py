@@ -17,7 +17,7 @@ from confluent_kafka import Message
 
 from forebay.deadletter.entry import Entry, replayed_from
 from forebay.deadletter.letter import Letter, NotALetterError
-from forebay.deadletter.outcomes import Outcomes
+from forebay.deadletter.outcomes import OPEN, Outcomes
 from forebay.deadletter.seen import Seen
 from forebay.errors import UnknownTopicError
 from forebay.kafka.admin import Cluster
@@ -73,9 +73,10 @@ class LetterReader:
         self.refresh(progress)
         seen = Seen()
         self.strangers = 0
+        touched = self._outcomes.any_of(self.source)
         for letter in self._letters({}, progress):
             if seen.add(letter.identity):
-                yield Entry(letter, self._outcomes.of(self.source, letter))
+                yield Entry(letter, self._outcomes.of(self.source, letter) if touched else OPEN)
         if self.strangers:
             log.warning("%d in %s are no dead letters of Forebay, and left out", self.strangers, self.place)
 
