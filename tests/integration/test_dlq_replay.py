@@ -9,6 +9,7 @@ from typing import Any
 
 import letters as make
 import pytest
+from confluent_kafka import TopicPartition
 from letters import BINARY, BROKEN, GOOD, NO_ID, TEXT_PRICE, Case
 from sessions import connect
 from support import Cluster
@@ -16,6 +17,7 @@ from support import Cluster
 import forebay
 from forebay.deadletter import replay as replay_module
 from forebay.deadletter.letter import Letter
+from forebay.deadletter.replay import Unsure
 
 
 @pytest.fixture
@@ -139,8 +141,6 @@ def test_a_cut_letter_is_replayed_whole_and_checked(session: forebay.Session, ca
 
 
 def test_a_cut_letter_whose_record_is_gone_stays_open(session: forebay.Session, case: Case) -> None:
-    from confluent_kafka import TopicPartition
-
     [message] = case.cluster.produce(case.topic, [BROKEN * 10])
     [letter] = case.letters(session, [message])
     case.write([letter.without_value()])
@@ -282,3 +282,27 @@ def test_letters_of_a_topic_that_was_made_again_are_open(session: forebay.Sessio
     assert letter.offset == 0
     assert list(states(session, case).values()) == ["open"]
     assert session.dead_letters(case.source).replay().sent == 1
+
+
+@pytest.mark.parametrize("unsure", ["sent", "unsent"])
+def test_what_nobody_can_tell_any_more_is_asked_and_not_guessed(
+    session: forebay.Session, case: Case, monkeypatch: pytest.MonkeyPatch, unsure: Unsure
+) -> None:
+    case.fail(session, [BROKEN], partition=0)
+
+    def dying(*given: Any) -> None:
+        raise _KilledError
+
+    monkeypatch.setattr(session._outcomes, "settle", dying)
+    with pytest.raises(_KilledError):
+        session.dead_letters(case.source).replay()
+    monkeypatch.undo()
+    case.read(case.topic)
+    [deleted] = case.cluster.admin.delete_records([TopicPartition(case.topic, 0, -1)]).values()
+    deleted.result(30)
+    with pytest.raises(forebay.errors.OffsetOutOfRangeError, match="cannot be told any more") as refused:
+        session.dead_letters(case.source).replay()
+    assert "--unsure sent" in refused.value.remedy
+    report = session.dead_letters(case.source).replay(unsure=unsure)
+    assert (report.found, report.sent) == ((1, 0) if unsure == "sent" else (0, 1))
+    assert list(states(session, case).values()) == ["replayed"]

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 from rich.console import Console
@@ -187,6 +187,10 @@ def replay(
         ),
     ] = None,
     dry_run: DryRun = False,
+    unsure: Annotated[
+        Literal["sent", "unsent"] | None,
+        typer.Option(help="of a replay that was killed, if the topic has lost what would tell"),
+    ] = None,
     topic: TopicOption = None,
     output: Annotated[Output, OUTPUT_OPTION] = Output.table,
     home: HomeOption = DEFAULT_HOME,
@@ -207,7 +211,7 @@ def replay(
     with connect(home) as session:
         letters = _narrowed(_one(session, source, topic), where, kind, id)
         with _watched(letters) as reading:
-            report = reading.replay(to=to, patch=patch, repair=with_, dry_run=dry_run)
+            report = reading.replay(to=to, patch=patch, repair=with_, dry_run=dry_run, unsure=unsure)
         _say(replayed(report), output)
         if dry_run and output is Output.table:
             for outgoing in report.examples:

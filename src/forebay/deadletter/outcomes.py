@@ -27,8 +27,8 @@ Identity = tuple[str, int, int]
 Marks = Mapping[Identity, str]
 """Letters, each with its mark: see `mark_of`."""
 
-Sent = Mapping[Identity, tuple[int, int]]
-"""Where each replayed letter is now: partition and offset in the target topic."""
+Sent = Mapping[Identity, tuple[int | None, int | None]]
+"""Where each replayed letter is now: partition and offset in the target topic, where that can be told."""
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS dead_letter_outcomes (

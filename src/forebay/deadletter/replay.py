@@ -14,7 +14,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal
 
 from confluent_kafka import KafkaException, Message, Producer
 
@@ -43,6 +43,7 @@ LETTERS = 500  # in one transaction: few enough to be over in a moment, many eno
 BYTES = 8 << 20
 PATIENCE_S = 60.0  # for the broker to open or end a transaction
 SETTLE_S = 90.0  # for transactions of others, which hide what is behind them: the broker ends them after 60 s
+Unsure = Literal["sent", "unsent"]
 VISIBLE_S = 10.0  # an open transaction of somebody else may hide it longer; it is committed all the same
 PROBLEMS_KEPT = 100
 
@@ -153,16 +154,21 @@ class Replayer:
     # -- sending -------------------------------------------------------------------------------------
 
     def run(
-        self, wanted: Condition = everything, repair: Repair | None = None, progress: Progress = silent
+        self,
+        wanted: Condition = everything,
+        repair: Repair | None = None,
+        progress: Progress = silent,
+        unsure: Unsure | None = None,
     ) -> ReplayReport:
+        """`unsure` is what to take for true of a killed replay whose records the target topic has lost."""
         report = ReplayReport(self._source, self._target)
         partitions = self._partitions()
         producer = self._producer()
-        report.found = self._settle_all()
+        report.found = self._settle_all(unsure)
         self._reader.watch()
         reached: dict[tuple[str, int], int] = {}
         for chunk in _chunks(self._outgoing(wanted, repair, report, progress)):
-            for partition, offset in self._send(producer, chunk, partitions, report).values():
+            for partition, offset in self._send(producer, chunk, partitions, report):
                 key = (self._target, partition)
                 reached[key] = max(reached.get(key, 0), offset + 1)
         self._await_visible(reached)
@@ -188,7 +194,10 @@ class Replayer:
         self._doing("opening a transaction", lambda: producer.init_transactions(PATIENCE_S))
         return producer
 
-    def _send(self, producer: Producer, chunk: list[Outgoing], partitions: int, report: ReplayReport) -> Sent:
+    def _send(
+        self, producer: Producer, chunk: list[Outgoing], partitions: int, report: ReplayReport
+    ) -> list[tuple[int, int]]:
+        """In one transaction; where they are now."""
         # The order of the records' own partitions, as far as one transaction goes.
         chunk.sort(key=lambda item: item.entry.identity)
         ends = self._cluster.latest([(self._target, number) for number in range(partitions)])
@@ -219,7 +228,7 @@ class Replayer:
         self._outcomes.settle(self._source, intent, sent)
         report.sent += len(chunk)
         report.bytes += sum(len(item.value or b"") for item in chunk)
-        return sent
+        return list(sent.values())
 
     def _produce(
         self, producer: Producer, item: Outgoing, intent: Intent, partitions: int, sent: dict[Identity, Any]
@@ -266,11 +275,16 @@ class Replayer:
 
     # -- after a crash -------------------------------------------------------------------------------
 
-    def _settle_all(self) -> int:
+    def _settle_all(self, unsure: Unsure | None) -> int:
         """Find out what became of the intents that are left. The producer of whoever left them is fenced off."""
         found = 0
         for intent in self._outcomes.intents(self._source):
-            sent = find_sent(intent, self._options)
+            try:
+                sent = find_sent(intent, self._options)
+            except OffsetOutOfRangeError:
+                if unsure is None:
+                    raise
+                sent = dict.fromkeys(intent.letters if unsure == "sent" else (), (None, None))
             self._outcomes.settle(self._source, intent, sent)
             found += len(sent)
         return found
@@ -318,8 +332,8 @@ def _look(intent: Intent, options: Options) -> tuple[Sent, list[Range]]:
         raise OffsetOutOfRangeError(
             f"a replay of {len(intent.letters)} letters to '{intent.target}' was killed, and whether it had sent them "
             f"cannot be told any more: the topic has lost what it held then",
-            remedy="see in the topic's consumers whether they arrived; then discard these letters "
-            f"({identity_text(next(iter(intent.letters)))} and those after it), or send them with a source of another name",
+            remedy=f"see at the topic's consumers whether {identity_text(next(iter(intent.letters)))} arrived; then replay "
+            "with --unsure sent if it did, --unsure unsent if it did not: it holds for all of them",
         )
     return sent, hidden
 

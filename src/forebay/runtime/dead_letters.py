@@ -24,7 +24,7 @@ from forebay.deadletter.outcomes import Outcomes, State, mark_of, parse_identity
 from forebay.deadletter.reader import LetterReader, Place, Progress, silent
 from forebay.deadletter.recovery import Recovery, RecoveryReport
 from forebay.deadletter.repair import Repair, checked, function, merge_patch
-from forebay.deadletter.replay import Replayer, ReplayReport
+from forebay.deadletter.replay import Replayer, ReplayReport, Unsure
 from forebay.deadletter.seen import Seen
 from forebay.deadletter.stats import Stats, count
 from forebay.deadletter.where import Condition, condition, everything
@@ -159,11 +159,13 @@ class DeadLetters:
         patch: str | None = None,
         repair: Callable[[Letter], bytes | None] | str | None = None,
         dry_run: bool = False,
+        unsure: Unsure | None = None,
     ) -> ReplayReport:
         """Send the open ones again, each once: their own bytes, or what a patch or a function makes of them.
 
         `patch` is a JSON merge patch (RFC 7386); `repair` a function, or its name as `module:function`,
-        that takes a Letter and gives the new value, or None to leave the letter open.
+        that takes a Letter and gives the new value, or None to leave the letter open. `unsure` says whether
+        the records of a replay that was killed were "sent" or "unsent", where the topic cannot tell any more.
         """
         if patch is not None and repair is not None:
             raise OptionConflictError("a replay has a patch or a function, not both")
@@ -178,7 +180,7 @@ class DeadLetters:
             if dry_run:
                 return replayer.dry_run(self._wanted, made, self._progress)
             with self._alone("replay"):
-                report = replayer.run(self._wanted, made, self._progress)
+                report = replayer.run(self._wanted, made, self._progress, unsure)
         finally:
             replayer.close()
         log.info(
