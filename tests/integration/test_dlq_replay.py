@@ -306,3 +306,17 @@ def test_what_nobody_can_tell_any_more_is_asked_and_not_guessed(
     report = session.dead_letters(case.source).replay(unsure=unsure)
     assert (report.found, report.sent) == ((1, 0) if unsure == "sent" else (0, 1))
     assert list(states(session, case).values()) == ["replayed"]
+
+
+def test_a_record_that_the_target_refuses_is_named_and_nothing_of_its_transaction_is_sent(
+    session: forebay.Session, case: Case
+) -> None:
+    small = case.cluster.make_topic(1, max_message_bytes="1000")
+    [large, _] = case.fail(session, [b"{" * 5_000, NO_ID], partition=0)
+    with pytest.raises(forebay.errors.ReplayFailedError, match="does not take the record of") as refused:
+        session.dead_letters(case.source).replay(to=small)
+    id = f"{case.topic}/0/{large.offset}"
+    assert id in str(refused.value)
+    assert case.read(small) == []
+    assert set(states(session, case).values()) == {"open"}
+    assert session.dead_letters(case.source).where(f"id <> '{id}'").replay(to=small).sent == 1

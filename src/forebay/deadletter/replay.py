@@ -12,11 +12,11 @@ from __future__ import annotations
 import hashlib
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from confluent_kafka import KafkaException, Message, Producer
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from forebay.deadletter.entry import REPLAY_ID, REPLAYED_FROM, Entry
 from forebay.deadletter.letter import Letter
@@ -209,16 +209,14 @@ class Replayer:
         )
         self._outcomes.intend(self._source, intent)
         sent: dict[Identity, tuple[int, int]] = {}
+        refused: list[tuple[Identity, str]] = []
         self._doing("beginning a transaction", producer.begin_transaction)
         try:
             for item in chunk:
-                self._produce(producer, item, intent, partitions, sent)
+                self._produce(producer, item, intent, partitions, sent, refused)
             self._doing("replaying", lambda: producer.flush(PATIENCE_S))
             if len(sent) != len(chunk):
-                raise ReplayFailedError(
-                    f"{len(chunk) - len(sent)} of {len(chunk)} records were not taken by '{self._target}'",
-                    remedy="none of them was replayed; see that the topic takes records of this size",
-                )
+                raise self._refused(refused)
         except BaseException:
             self._doing("ending a transaction", lambda: producer.abort_transaction(PATIENCE_S))
             self._outcomes.settle(self._source, intent, {})
@@ -231,13 +229,21 @@ class Replayer:
         return list(sent.values())
 
     def _produce(
-        self, producer: Producer, item: Outgoing, intent: Intent, partitions: int, sent: dict[Identity, Any]
+        self,
+        producer: Producer,
+        item: Outgoing,
+        intent: Intent,
+        partitions: int,
+        sent: dict[Identity, tuple[int, int]],
+        refused: list[tuple[Identity, str]],
     ) -> None:
         identity = item.entry.identity
 
-        def delivered(error: Any, message: Message) -> None:
+        def delivered(error: KafkaError | None, message: Message) -> None:
             if error is None:
                 sent[identity] = (message.partition(), message.offset())
+            elif error.code() not in (KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT):
+                refused.append((identity, error.str()))
 
         headers = [
             *item.headers,
@@ -258,6 +264,17 @@ class Replayer:
                 raise translate(
                     error.args[0], self._options, f"replaying {identity_text(identity)}"
                 ) from None
+
+    def _refused(self, refused: Sequence[tuple[Identity, str]]) -> ReplayFailedError:
+        where = f"'{self._target}'"
+        if not refused:
+            return ReplayFailedError(f"{where} took no records for {PATIENCE_S:.0f} s", remedy="try again")
+        identity, why = refused[0]
+        return ReplayFailedError(
+            f"{where} does not take the record of {identity_text(identity)}: {why}",
+            remedy=f"mend that, or leave the letter out (--where \"id <> '{identity_text(identity)}'\"); nothing of this "
+            "transaction was sent, all before it was",
+        )
 
     def _partitions(self) -> int:
         try:
@@ -314,28 +331,35 @@ def _look(intent: Intent, options: Options) -> tuple[Sent, list[Range]]:
     # The end of the log, and not of what is committed: an open transaction of somebody else hides ours.
     cluster = Cluster(options.table.bind({**options.given, "isolation.level": "read_uncommitted"}))
     try:
-        keys = [(intent.target, number) for number in intent.since]
+        known = cluster.describe([intent.target])[intent.target].partitions
+        keys = [(intent.target, number) for number in range(known)]
         starts, ends = cluster.earliest(keys), cluster.latest(keys)
+    except UnknownTopicError:
+        raise _untold(intent) from None
     finally:
         cluster.close()
     sent: dict[Identity, tuple[int, int]] = {}
     hidden: list[Range] = []
-    ranges = [Range(*key, min(ends[key], max(starts[key], intent.since[key[1]])), ends[key]) for key in keys]
+    since = {key: intent.since.get(key[1], 0) for key in keys}
+    ranges = [Range(*key, min(ends[key], max(starts[key], since[key])), ends[key]) for key in keys]
     for messages in read_ranges(ranges, options, hidden.append):
         for message in messages:
             headers = dict(message.headers() or ())
             if headers.get(REPLAY_ID) == intent.replay_id.encode():
                 first = parse_identity((headers[REPLAYED_FROM] or b"").decode())
                 sent[first] = (message.partition(), message.offset())
-    gone = [key for key in keys if starts[key] > intent.since[key[1]]]
-    if gone and not sent:
-        raise OffsetOutOfRangeError(
-            f"a replay of {len(intent.letters)} letters to '{intent.target}' was killed, and whether it had sent them "
-            f"cannot be told any more: the topic has lost what it held then",
-            remedy=f"see at the topic's consumers whether {identity_text(next(iter(intent.letters)))} arrived; then replay "
-            "with --unsure sent if it did, --unsure unsent if it did not: it holds for all of them",
-        )
+    if not sent and any(starts[key] > since[key] for key in keys):
+        raise _untold(intent)
     return sent, hidden
+
+
+def _untold(intent: Intent) -> OffsetOutOfRangeError:
+    return OffsetOutOfRangeError(
+        f"a replay of {len(intent.letters)} letters to '{intent.target}' was killed, and whether it had sent them "
+        "cannot be told any more: the topic has lost what it held then",
+        remedy=f"see at the topic's consumers whether {identity_text(next(iter(intent.letters)))} arrived; then replay "
+        "with --unsure sent if it did, --unsure unsent if it did not: it holds for all of them",
+    )
 
 
 def read_record(identity: Identity, options: Options) -> Message | None:
