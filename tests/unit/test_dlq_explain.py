@@ -129,6 +129,7 @@ def test_a_tombstone_has_no_bytes_to_show() -> None:
 def test_the_remedy_names_the_column_and_a_patch() -> None:
     assert "--patch '{\"id\": …}'" in explained(b'{"id": "x"}', format="json").remedy
     assert "declare id without NOT NULL" in explained(b"{}", format="json").remedy
+    assert "replay --with module:function" in explained(b"x,n,true", format="csv").remedy
     assert "did not write json" in explained(b"{", format="json").remedy
 
 

@@ -233,6 +233,11 @@ def test_a_byte_or_a_character_in_the_message_is_the_place() -> None:
     assert found("json", '"ü" x'.encode(), "not JSON: Extra data: line 1 column 5 (char 4)") == b"x"
     assert found("json", b"\xff\xfe", "invalid UTF-8 at byte 0") == b"\xff"
     assert found("protobuf", b"abc", "no place at all") is None
+    assert found("avro", b"{}", "the first byte is 123, not the 0 that …") == b"{"
+    assert (
+        found("avro", b"\x00\x00\x00\x00\x07z", "schema id 7 is not known: the registry …")
+        == b"\x00\x00\x00\x07"
+    )
 
 
 @given(some.binary(max_size=2_000), some.integers(0, 2_500), some.integers(0, 50))

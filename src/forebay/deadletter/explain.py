@@ -155,9 +155,9 @@ def _decoded_now(letter: Letter, config: SourceConfig, options: Options) -> str:
 _ADVICE = {
     Kind.MalformedPayload: "whoever wrote this record did not write {form}. A few: repair them with a function "
     "(replay --with module:function) or discard them. All: the source's FORMAT is another",
-    Kind.SchemaMismatch: "add what is missing (replay --patch {patch}), or declare {column} without NOT NULL in "
+    Kind.SchemaMismatch: "add what is missing (replay {repair}), or declare {column} without NOT NULL in "
     "CREATE OR REPLACE SOURCE and replay",
-    Kind.TypeConversion: "correct the value (replay --patch {patch}), or declare {column} with a type that takes "
+    Kind.TypeConversion: "correct the value (replay {repair}), or declare {column} with a type that takes "
     "it in CREATE OR REPLACE SOURCE and replay",
     Kind.UnknownSchemaId: "the registry does not know this id: register the schema where the source looks for it, "
     "or correct USING SCHEMA REGISTRY (url = …), and replay",
@@ -177,9 +177,11 @@ def _remedy(entry: Entry, form: str, now: str, config: SourceConfig) -> str:
         return f"the source takes it now: {replay}"
     field = (letter.field or "").removeprefix("key.")
     column = re.split(r"[.\[]", field)[0] if field else "the column"
-    patch = "'{\"" + (column if field else "field") + "\": …}'"
+    text = form in ("json", "debezium-json") and letter.stage == "VALUE"
+    named = column if field else "field"
+    repair = "--patch '{\"" + named + "\": …}'" if text else "--with module:function"
     try:
         advice = _ADVICE[Kind(letter.kind)]
     except ValueError:
         advice = _ADVICE[Kind.Other]
-    return advice.format(form=form, column=column, patch=patch)
+    return advice.format(form=form, column=column, repair=repair)

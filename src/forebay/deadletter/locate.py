@@ -14,6 +14,7 @@ Span = tuple[int, int]
 
 _BYTE = re.compile(r"\bat byte (\d+)")
 _CHAR = re.compile(r"\(char (\d+)\)")
+_SCHEMA_ID = re.compile(r"schema id \d+ is not known")  # which is in bytes 1 to 4 of the frame
 _STEP = re.compile(r"\.?([^.\[\]]+)|\[(\d+)\]|\['((?:[^'\\]|\\.)*)'\]")
 _SPACE = " \t\r\n"
 
@@ -34,6 +35,10 @@ def locate(
     if found:
         text = payload.decode(errors="replace")
         return _one(len(text[: int(found[1])].encode()), payload)
+    if message.startswith("the first byte is"):
+        return 0, 1
+    if _SCHEMA_ID.match(message) and len(payload) >= 5:
+        return 1, 5
     if not field:
         return None
     try:
