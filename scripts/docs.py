@@ -10,8 +10,9 @@ import sys
 from pathlib import Path
 
 from forebay.connectors.datagen import DATAGEN
+from forebay.deadletter.policy import DEAD_LETTER, OTHERS
 from forebay.errors import all_errors
-from forebay.kafka.options import DEAD_LETTER, KAFKA, PASS_THROUGH
+from forebay.kafka.options import KAFKA, PASS_THROUGH
 from forebay.options import OptionTable
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
@@ -64,6 +65,12 @@ def options_page() -> str:
         "## ON ERROR = 'dead_letter' WITH (…)",
         "",
         *_rows(DEAD_LETTER),
+        "",
+        "One of `dead_letter_topic` and `dead_letter_path` is needed, and they exclude each other.",
+        "",
+        "## ON ERROR = 'skip' WITH (…), 'fail' WITH (…)",
+        "",
+        *_rows(OTHERS),
         "",
         "## Datagen sources",
         "",

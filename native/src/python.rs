@@ -4,9 +4,10 @@
 use crate::decoder::Decoder;
 use crate::kafka::client::Client;
 use crate::kafka::reader::{Limits, Reader};
-use crate::kafka::rows::{Origin, Rows};
+use crate::kafka::rows::{Keep, Origin, Rejected, Rows, Whole};
 use crate::kafka::settings::Settings;
 use crate::kafka::trouble::{FAULT, Trouble};
+use crate::refusal::Kind;
 use arrow_data::ArrayData;
 use arrow_data::ffi::FFI_ArrowArray;
 use arrow_schema::ffi::FFI_ArrowSchema;
@@ -136,14 +137,21 @@ impl PyDecoder {
     }
 }
 
-/// (range, offset, kind, message, value)
-type BadRecord<'py> = (usize, i64, &'static str, String, Option<Bound<'py, PyBytes>>);
+type Bytes<'py> = Option<Bound<'py, PyBytes>>;
+/// (timestamp, key, value, headers)
+type Record<'py> = (Option<i64>, Bytes<'py>, Bytes<'py>, Vec<(String, Bytes<'py>)>);
+/// (range, offset, good ones of its range before it, kind, message, path, of the key, record)
+type BadRecord<'py> = (usize, i64, usize, &'static str, String, String, bool, Option<Record<'py>>);
+/// Those that were only counted: (kind, how many), and (range, from, up to, how many)
+type Counted = (Vec<(&'static str, usize)>, Vec<(usize, i64, i64, usize)>);
+/// (range, how many of it are not refused)
+type Good = Vec<(usize, usize)>;
 /// (range, code, text)
 type Told = (usize, i32, String);
 /// (how many records became rows, how many are skipped)
 type Counts = (usize, usize);
-/// What came within the time: a batch or None, counts, rejected records, events.
-type Read<'py> = (Option<Batch>, Counts, Vec<BadRecord<'py>>, Vec<Told>);
+/// What came within the time: a batch or None, counts, rejected records, and events.
+type Read<'py> = (Option<Batch>, Counts, (Vec<BadRecord<'py>>, Counted, Good), Vec<Told>);
 /// (name, schema, options)
 type Format<'py> = (String, Bound<'py, PyAny>, HashMap<String, String>);
 
@@ -185,6 +193,11 @@ impl PyReader {
         self.reader.add(topic, partition, start, end);
     }
 
+    /// How many refused records a read hands over, None for all, and whether with their bytes.
+    fn keep(&mut self, most: Option<usize>, whole: bool) {
+        self.reader.rows.keep = Keep { most: most.unwrap_or(usize::MAX), whole };
+    }
+
     fn read<'py>(&mut self, py: Python<'py>, timeout_ms: u64) -> PyResult<Read<'py>> {
         let (columns, count) = py.detach(|| {
             guarded(|| {
@@ -193,16 +206,19 @@ impl PyReader {
             })
         })?;
         let batch = (count > 0).then(|| Batch::new(self.reader.rows.fields.clone(), columns, count));
-        let rejected = self.reader.rows.rejected.drain(..).map(|bad| {
-            let value = bad.value.map(|value| PyBytes::new(py, &value));
-            (bad.range, bad.offset, bad.refusal.kind.name(), bad.refusal.message(), value)
-        });
-        let rejected = rejected.collect();
+        let rejected = self.reader.rows.take_rejected().into_iter().map(|bad| bad_record(py, bad)).collect();
+        let counted = std::mem::take(&mut self.reader.rows.counted);
+        let counted = Kind::ALL.into_iter().zip(counted).filter(|(_, count)| *count > 0);
+        let counted = counted.map(|(kind, count)| (kind.name(), count)).collect();
+        let stretches = self.reader.rows.stretches.drain(..);
+        let stretches = stretches.map(|part| (part.range, part.start, part.end, part.count)).collect();
+        let good = self.reader.ranges.iter_mut().map(|range| std::mem::take(&mut range.good));
+        let good = good.enumerate().filter(|(_, count)| *count > 0).collect();
         let events =
             self.reader.events.drain(..).map(|event| (event.range, event.code, event.text)).collect();
         let rows = &mut self.reader.rows;
         let counts = (std::mem::take(&mut rows.taken), std::mem::take(&mut rows.skipped));
-        Ok((batch, counts, rejected, events))
+        Ok((batch, counts, (rejected, (counted, stretches), good), events))
     }
 
     /// The schema id that must be learned before there is more to read.
@@ -242,6 +258,20 @@ impl PyReader {
         let range = &self.reader.ranges[range];
         py.detach(|| self.reader.client.watermarks(&range.topic, range.number)).map_err(trouble)
     }
+}
+
+fn bad_record(py: Python<'_>, bad: Rejected) -> BadRecord<'_> {
+    let Rejected { range, offset, before, refusal, record } = bad;
+    let (kind, message, path) = (refusal.kind.name(), refusal.message(), refusal.path().to_owned());
+    (range, offset, before, kind, message, path, refusal.of_key, record.map(|record| whole(py, &record)))
+}
+
+fn whole<'py>(py: Python<'py>, record: &Whole) -> Record<'py> {
+    let bytes = |bytes: &Option<Vec<u8>>| bytes.as_ref().map(|bytes| PyBytes::new(py, bytes));
+    // Kafka's protocol has names in UTF-8.
+    let text = |name: &Vec<u8>| String::from_utf8_lossy(name).into_owned();
+    let headers = record.headers.iter().map(|(name, value)| (text(name), bytes(value))).collect();
+    (record.timestamp, bytes(&record.key), bytes(&record.value), headers)
 }
 
 /// An error of a number and words, for the caller to judge; 0 is one that waiting may mend.

@@ -11,15 +11,17 @@ pub enum Kind {
 }
 
 impl Kind {
+    pub const ALL: [Kind; 6] = [
+        Kind::MalformedPayload,
+        Kind::SchemaMismatch,
+        Kind::TypeConversion,
+        Kind::PayloadTooLarge,
+        Kind::UnknownSchemaId,
+        Kind::Other,
+    ];
+
     pub fn named(name: &str) -> Option<Self> {
-        let all = [
-            Kind::MalformedPayload,
-            Kind::SchemaMismatch,
-            Kind::TypeConversion,
-            Kind::UnknownSchemaId,
-            Kind::Other,
-        ];
-        all.into_iter().find(|kind| kind.name() == name)
+        Kind::ALL.into_iter().find(|kind| kind.name() == name)
     }
 
     pub fn name(self) -> &'static str {
@@ -42,11 +44,13 @@ pub struct Refusal {
     reason: String,
     /// The schema id that the decoder must be taught before it can say anything about the record.
     pub wants: Option<u32>,
+    /// Whether it is the key that is refused, and not the value.
+    pub of_key: bool,
 }
 
 impl Refusal {
     pub fn new(kind: Kind, reason: impl Into<String>) -> Self {
-        Refusal { kind, path: String::new(), reason: reason.into(), wants: None }
+        Refusal { kind, path: String::new(), reason: reason.into(), wants: None, of_key: false }
     }
 
     pub fn wanting(id: u32) -> Self {
@@ -74,12 +78,22 @@ impl Refusal {
         self
     }
 
+    /// The same, of the key.
+    pub fn of_key(mut self) -> Self {
+        self.of_key = true;
+        self
+    }
+
+    /// Where in the record, if it is one place.
+    pub fn path(&self) -> &str {
+        self.path.strip_prefix('.').unwrap_or(&self.path)
+    }
+
     pub fn message(&self) -> String {
         if self.path.is_empty() {
             return self.reason.clone();
         }
-        let path = self.path.strip_prefix('.').unwrap_or(&self.path);
-        format!("{path}: {}", self.reason)
+        format!("{}: {}", self.path(), self.reason)
     }
 }
 

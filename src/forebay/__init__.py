@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from forebay import errors
+    from forebay.deadletter.letter import Letter
     from forebay.devstack import DevStack
     from forebay.errors import ForebayError
+    from forebay.runtime.dead_letters import DeadLetters
     from forebay.runtime.describe import QueryStatus, SourceLag, SourceStatus
     from forebay.runtime.results import Result
     from forebay.runtime.session import Session, connect
@@ -17,8 +19,10 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "DeadLetters",
     "DevStack",
     "ForebayError",
+    "Letter",
     "QueryStatus",
     "Result",
     "Session",
@@ -31,8 +35,10 @@ __all__ = [
 
 # Loaded when first asked for: every Python worker of Spark imports this package, and needs none of it.
 _HOMES = {
+    "DeadLetters": "forebay.runtime.dead_letters",
     "DevStack": "forebay.devstack",
     "ForebayError": "forebay.errors",
+    "Letter": "forebay.deadletter.letter",
     "QueryStatus": "forebay.runtime.describe",
     "Result": "forebay.runtime.results",
     "Session": "forebay.runtime.session",

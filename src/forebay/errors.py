@@ -15,6 +15,8 @@
     │       ├── DeniedOptionError    FB1205  a pass-through key that endangers
     │       └── SecretMissingError   FB1206  a secret that is not kept on disk
     ├── RecordError                  FB2000  one record could not be decoded
+    │   ├── BadRecordError           FB2001  ... and ON ERROR = 'fail'
+    │   └── TooManyErrorsError       FB2002  a circuit breaker of ON ERROR
     ├── ConnectorError               FB3000
     │   ├── UnreachableError         FB3001  retryable; exit code 3
     │   ├── AuthError                FB3002  exit code 3
@@ -25,7 +27,8 @@
     │   ├── ReadStalledError         FB3007  retryable
     │   ├── NoOffsetError            FB3008  auto.offset.reset = none, and no offset
     │   ├── ConnectorStateError      FB3009  a verb called out of order
-    │   └── NoColumnsError           FB3010  none declared, and none found
+    │   ├── NoColumnsError           FB3010  none declared, and none found
+    │   └── DeadLetterError          FB3011  a dead letter cannot be written
     ├── RuntimeFailure               FB4000
     │   ├── QueryFailedError         FB4001
     │   ├── WaitTimeoutError         FB4002  exit code 4
@@ -33,7 +36,8 @@
     │   ├── CheckpointError          FB4004
     │   ├── SessionClosedError       FB4005
     │   ├── WorkerLostError          FB4006  a Python worker of Spark's; retryable
-    │   └── ChangeLogError           FB4007  a row was taken back that was never there
+    │   ├── ChangeLogError           FB4007  a row was taken back that was never there
+    │   └── ReplayFailedError        FB4010  dead letters that could not be sent again
     └── StackError                   FB5000  the embedded broker and registry
         ├── JavaMissingError         FB5001
         ├── DownloadError            FB5002  retryable; exit code 3
@@ -213,6 +217,16 @@ class RecordError(ForebayError):
         self.kind = kind
 
 
+class BadRecordError(RecordError):
+    code = "FB2001"
+    default_remedy = "mend what wrote it, or ALTER SOURCE … ON ERROR = 'skip' or 'dead_letter'"
+
+
+class TooManyErrorsError(RecordError):
+    code = "FB2002"
+    default_remedy = "mend what writes the topic, or ALTER SOURCE … ON ERROR = … with a higher limit"
+
+
 class ConnectorError(ForebayError):
     code = "FB3000"
 
@@ -275,6 +289,14 @@ class NoColumnsError(ConnectorError):
     default_remedy = "declare the columns: CREATE SOURCE t (id BIGINT, …) …"
 
 
+class DeadLetterError(ConnectorError):
+    code = "FB3011"
+    default_remedy = (
+        "see that the dead-letter topic is there and may be written, or ALTER SOURCE … ON ERROR = … to name another; "
+        "naming it makes it"
+    )
+
+
 class RuntimeFailure(ForebayError):
     code = "FB4000"
 
@@ -314,6 +336,10 @@ class ChangeLogError(RuntimeFailure):
         "DESCRIBE EXTENDED SOURCE whether records were rejected, and with PostgreSQL set REPLICA IDENTITY FULL; "
         "then drop the view and create it again"
     )
+
+
+class ReplayFailedError(RuntimeFailure):
+    code = "FB4010"
 
 
 class StackError(ForebayError):

@@ -113,14 +113,15 @@ def test_a_source_survives_printing_and_parsing(source: CreateSource) -> None:
 VOCABULARY = """CREATE OR REPLACE SOURCE TABLE MATERIALIZED VIEW IF NOT EXISTS t a ts ( ) , ; . = - ' " ` /* */ --
 WITH FROM KAFKA FORMAT JSON INCLUDE KEY USING SCHEMA REGISTRY ON ERROR skip WATERMARK FOR AS INTERVAL '5' SECOND BIGINT < > :
 ARRAY STRUCT DECIMAL SELECT count(*) TUMBLE HOP SESSION GROUP BY ORDER LIMIT UNION ALL JOIN EMIT CHANGES WINDOW
-CLOSE DROP SHOW DESCRIBE EXPLAIN SUBSCRIBE 'x' 'connector' 1 1.5 true NULL * + CASE WHEN END OVER LATERAL"""
+REPLAY DISCARD RECOVER DEAD LETTERS WHERE TO PATCH REASON DRY RUN CLOSE DROP SHOW DESCRIBE EXPLAIN SUBSCRIBE 'x' 'connector' 1 1.5 true NULL * + CASE WHEN END OVER LATERAL"""
 WORDS = some.sampled_from([*VOCABULARY.split(), "\n"])
 QUERIES = some.lists(WORDS, max_size=20).map(
     lambda words: "CREATE MATERIALIZED VIEW v AS SELECT a " + " ".join(words)
 )
+LETTERS = some.lists(WORDS, max_size=12).map(lambda words: "REPLAY DEAD LETTERS FROM t " + " ".join(words))
 
 
-@given(some.one_of(some.text(max_size=60), some.lists(WORDS, max_size=25).map(" ".join), QUERIES))
+@given(some.one_of(some.text(max_size=60), some.lists(WORDS, max_size=25).map(" ".join), QUERIES, LETTERS))
 @settings(max_examples=600, deadline=None)
 def test_no_text_raises_anything_but_a_statement_error(script: str) -> None:
     try:

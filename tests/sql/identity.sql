@@ -118,3 +118,12 @@ CREATE SOURCE t (a INT) FROM KAFKA (topic = 't', 'include.offset.as' = 'o') INCL
 CREATE SOURCE t (a INT, WATERMARK FOR sent AS sent - INTERVAL '5' SECOND) FROM KAFKA (topic = 't') INCLUDE TIMESTAMP AS sent
 CREATE SOURCE TABLE t (a INT) WITH ('connector' = 'kafka', 'topic' = 't') INCLUDE HEADERS AS h
 CREATE SOURCE TABLE t (a INT, WATERMARK FOR sent) WITH ('connector' = 'kafka', 'topic' = 't') INCLUDE TIMESTAMP AS sent
+REPLAY DEAD LETTERS FROM t
+replay dead letters from t where error_kind = 'TypeConversion' and partition in (1, 2) to 't-repaired' dry run
+REPLAY DEAD LETTERS FROM t WHERE field IS NOT NULL OR NOT (offset BETWEEN 5 AND 9) TO t2 PATCH '{"price": 0, "it''s": null}'
+REPLAY DEAD LETTERS FROM `odd name` DRY RUN
+DISCARD DEAD LETTERS FROM t WHERE timestamp < TIMESTAMP '2026-01-01 00:00:00' REASON 'before the migration'
+DISCARD DEAD LETTERS FROM t REASON 'all of it' DRY RUN
+RECOVER DEAD LETTERS FROM t
+RECOVER DEAD LETTERS FROM t DRY RUN
+SELECT d.error_kind, count(*) FROM forebay_catalog.dead_letters AS d JOIN laminar_catalog.source_errors e ON e.source_name = d.source WHERE d.offset > 5 GROUP BY 1

@@ -14,6 +14,7 @@ import pytest
 
 from forebay.catalog import BatchRecord, Catalog, Definition, QueryState
 from forebay.catalog.store import BATCHES_KEPT, HISTORY_KEPT
+from forebay.connectors.contract import Stretch
 
 BATCH = BatchRecord(
     view="v",
@@ -287,3 +288,57 @@ def test_the_file_is_plain_sqlite(catalog: Catalog, path: Path) -> None:
     connection = sqlite3.connect(path)
     assert connection.execute("SELECT name, kind FROM objects").fetchall() == [("s", "source")]
     connection.close()
+
+
+def test_errors_of_a_source_are_those_of_the_view_that_met_most(catalog: Catalog) -> None:
+    assert catalog.source_errors() == []
+    first = replace(BATCH, rejected={"Malformed": 5, "Other": 2}, dlq=3, rate_limited=1)
+    catalog.record_batch(first)
+    catalog.record_batch(first)
+    catalog.record_batch(replace(first, batch=1, rejected={"Other": 1}, dlq=0, rate_limited=0))
+    catalog.record_batch(replace(BATCH, view="w"))
+    [found] = catalog.source_errors()
+    assert (found.source_name, found.errors_total, found.by_kind) == ("s", 8, {"Malformed": 5, "Other": 3})
+    assert (found.dlq_total, found.rate_limited, found.skipped) == (3, 1, 4)
+    assert found.errors_per_second == 0.8
+    assert found.last_error_ms > 0
+    [totals] = catalog.totals(view="v")
+    assert (totals.dlq, totals.rate_limited) == (3, 1)
+
+
+def test_the_ledger_takes_a_batch_once_and_joins_what_lies_near(catalog: Catalog) -> None:
+    first = replace(BATCH, limited=(Stretch("t", 0, 10, 20, 4), Stretch("t", 1, 10, 20, 4)))
+    catalog.record_batch(first)
+    catalog.record_batch(first)
+    catalog.record_batch(replace(BATCH, batch=1, limited=(Stretch("t", 0, 500, 600, 5),)))
+    catalog.record_batch(replace(BATCH, batch=2, limited=(Stretch("t", 0, 9000, 9001, 1),)))
+    catalog.record_batch(replace(BATCH, view="w", limited=(Stretch("t", 0, 12, 400, 6),)))
+    assert catalog.ledger("s") == [
+        Stretch("t", 0, 10, 600, 9), Stretch("t", 0, 9000, 9001, 1), Stretch("t", 1, 10, 20, 4),
+    ]  # fmt: skip
+    assert catalog.ledger("other") == []
+    catalog.settle_ledger("s", Stretch("t", 0, 10, 600, 9))
+    assert [stretch.start for stretch in catalog.ledger("s")] == [9000, 10]
+    catalog.drop("s")
+    assert catalog.ledger("s") == []
+
+
+def test_a_catalog_without_counts_of_letters_gets_them(path: Path) -> None:
+    path.parent.mkdir(parents=True)
+    old = sqlite3.connect(path)
+    old.execute(
+        "CREATE TABLE totals (view TEXT NOT NULL, source TEXT NOT NULL, batch INTEGER NOT NULL, records INTEGER, "
+        "rejected TEXT, example TEXT, lost TEXT, late INTEGER, offsets TEXT, at_ms INTEGER, "
+        "skipped INTEGER NOT NULL DEFAULT 0, PRIMARY KEY (view, source))"
+    )
+    old.execute("INSERT INTO totals VALUES ('v', 's', 3, 9, '{\"Other\": 2}', NULL, '[]', 0, '{}', 1, 0)")
+    old.commit()
+    old.close()
+    catalog = Catalog(path)
+    try:
+        [errors] = catalog.source_errors()
+        assert (errors.errors_total, errors.dlq_total, errors.skipped) == (2, 0, 2)
+        catalog.record_batch(replace(BATCH, batch=4, dlq=2))
+        assert catalog.source_errors()[0].dlq_total == 2
+    finally:
+        catalog.close()

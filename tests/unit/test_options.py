@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from forebay.connectors.datagen import DATAGEN
+from forebay.deadletter.policy import DEAD_LETTER, OTHERS, STRATEGIES
 from forebay.errors import (
     DeniedOptionError,
     MissingOptionError,
@@ -17,7 +18,7 @@ from forebay.errors import (
     SecretMissingError,
     UnknownOptionError,
 )
-from forebay.kafka.options import DEAD_LETTER, KAFKA, NO_OPTIONS, ON_ERROR_STRATEGIES, PASS_THROUGH
+from forebay.kafka.options import KAFKA, PASS_THROUGH
 from forebay.options import (
     ANY_TEXT,
     MASK,
@@ -130,18 +131,20 @@ def test_every_option_of_the_specification_exists_with_its_default(key: str, def
 
 def test_the_dead_letter_options_have_the_defaults_of_the_specification() -> None:
     bound = DEAD_LETTER.bind({"dead_letter_topic": "trades-dlq"})
-    assert dict(bound) == {
+    assert {key: value for key, value in bound.items() if value is not None} == {
         "dead_letter_topic": "trades-dlq",
         "max_errors_per_second": 100,
         "include_raw_message": True,
         "max_raw_message_size": 1_048_576,
     }
-    assert ON_ERROR_STRATEGIES == ("skip", "dead_letter", "fail")
+    assert STRATEGIES == ("skip", "dead_letter", "fail")
 
 
-def test_dead_letters_need_their_topic_and_the_other_strategies_take_nothing() -> None:
+def test_dead_letters_need_one_place_to_go_to_and_the_other_strategies_take_none() -> None:
     assert isinstance(refusal({}, DEAD_LETTER), MissingOptionError)
-    assert isinstance(refusal({"dead_letter_topic": "x"}, NO_OPTIONS), UnknownOptionError)
+    both = {"dead_letter_topic": "x", "dead_letter_path": "y"}
+    assert isinstance(refusal(both, DEAD_LETTER), OptionConflictError)
+    assert isinstance(refusal({"dead_letter_topic": "x"}, OTHERS), UnknownOptionError)
 
 
 @pytest.mark.parametrize(("table", "option"), DECLARED, ids=lambda value: getattr(value, "name", "in"))

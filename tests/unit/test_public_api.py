@@ -10,8 +10,10 @@ import pytest
 import forebay
 
 EXPECTED = [
+    "DeadLetters",
     "DevStack",
     "ForebayError",
+    "Letter",
     "QueryStatus",
     "Result",
     "Session",

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from forebay.connectors.contract import RejectedRecord, SourceBatch
+from forebay.connectors.contract import RejectedRecord, SourceBatch, Stretch
 from forebay.kafka.offsets import KafkaSplit, Range
 from forebay.source.accounts import Account, read, remove, write
 
@@ -50,3 +50,16 @@ def test_nothing_is_left_of_what_is_counted(tmp_path: Path) -> None:
     write(tmp_path, FIRST, account(3))
     remove(tmp_path, [FIRST, SECOND])
     assert list(tmp_path.iterdir()) == []
+
+
+def test_what_became_of_bad_records_is_written_down_with_them(tmp_path: Path) -> None:
+    one, other = account(1, "Other"), account(2)
+    one.dlq, one.limited = 1, [Stretch("t", 0, 7, 9, 2)]
+    other.count(SourceBatch(pa.record_batch({"n": [1]}), counted={"Other": 3}))
+    other.limited = [Stretch("t", 0, 20, 23, 3)]
+    write(tmp_path, FIRST, one)
+    write(tmp_path, SECOND, other)
+    total = read(tmp_path, [FIRST, SECOND])
+    assert total is not None
+    assert (total.records, dict(total.rejected)) == (8, {"Other": 4})
+    assert (total.dlq, total.rate_limited, total.limited) == (1, 5, [Stretch("t", 0, 7, 23, 5)])

@@ -26,6 +26,8 @@ pub struct Range {
     pub next: i64,
     pub end: i64,
     pub given_up: bool,
+    /// Records that are not refused, since rows were last taken.
+    pub good: usize,
     /// What a fetch may bring, and what a record took in the last.
     bytes: i32,
     bytes_per_record: f64,
@@ -109,6 +111,7 @@ impl Reader {
             next: start,
             end,
             given_up: false,
+            good: 0,
             bytes,
             bytes_per_record: 0.0,
             empty: 0,
@@ -144,8 +147,7 @@ impl Reader {
     }
 
     fn full(&self) -> bool {
-        self.rows.count() + self.rows.rejected.len() >= self.limits.rows
-            || self.rows.bytes >= self.limits.bytes
+        self.rows.pending() >= self.limits.rows || self.rows.bytes >= self.limits.bytes
     }
 
     /// Decode what has arrived, until the rows are full.
@@ -153,16 +155,14 @@ impl Reader {
         while let Some((index, mut batches)) = self.batches.take() {
             let range = &mut self.ranges[index];
             while range.is_open() {
-                if self.rows.count() + self.rows.rejected.len() >= self.limits.rows
-                    || self.rows.bytes >= self.limits.bytes
-                {
+                if self.rows.pending() >= self.limits.rows || self.rows.bytes >= self.limits.bytes {
                     self.batches = Some((index, batches));
                     return;
                 }
                 let fault = match batches.next(&mut self.unpackers) {
                     Ok(Step::Record(record)) if record.offset < range.end => {
                         let next = record.offset + 1;
-                        self.wanted = self.rows.push(index, range.number, &record);
+                        self.wanted = self.rows.push(index, range.number, &mut range.good, &record);
                         if self.wanted.is_some() {
                             batches.again();
                             self.batches = Some((index, batches));
@@ -173,7 +173,7 @@ impl Reader {
                     }
                     Ok(Step::TooLong(offset, length)) if offset < range.end => {
                         range.next = offset + 1;
-                        self.rows.too_long(index, offset, length, self.limits.longest);
+                        self.rows.too_long(index, offset, range.good, length, self.limits.longest);
                         None
                     }
                     Ok(Step::Record(_) | Step::TooLong(..)) => {

@@ -34,14 +34,58 @@ pub struct Rows {
     /// Records that hold no row and are not meant to.
     pub skipped: usize,
     pub bytes: usize,
+    pub keep: Keep,
     pub rejected: Vec<Rejected>,
+    /// Those that are not among the rejected: by their kind, and where they are.
+    pub counted: [usize; Kind::ALL.len()],
+    pub stretches: Vec<Stretch>,
+    refused: usize,
 }
+
+/// What is kept of records that are refused: so many of them, with all of their bytes or only with the
+/// reason. The others are counted.
+#[derive(Clone, Copy)]
+pub struct Keep {
+    pub most: usize,
+    pub whole: bool,
+}
+
+/// A part of a range in which records were refused: from, up to, how many of them.
+pub struct Stretch {
+    pub range: usize,
+    pub start: i64,
+    pub end: i64,
+    pub count: usize,
+}
+
+/// Refused records that are no further apart are in one stretch: whoever reads it again finds out which.
+const NEAR: i64 = 1000;
 
 pub struct Rejected {
     pub range: usize,
     pub offset: i64,
+    /// Records of its range that are not refused, since rows were last taken and before this one.
+    pub before: usize,
     pub refusal: Refusal,
+    pub record: Option<Whole>,
+}
+
+/// A record as it is in the log.
+pub struct Whole {
+    pub timestamp: Option<i64>,
+    pub key: Option<Vec<u8>>,
     pub value: Option<Vec<u8>>,
+    pub headers: Vec<(Vec<u8>, Option<Vec<u8>>)>,
+}
+
+impl Whole {
+    fn of(record: &Record<'_>) -> Self {
+        let owned = |bytes: Option<&[u8]>| bytes.map(<[u8]>::to_vec);
+        // Damaged headers are of no use to anybody.
+        let headers = record.headers().unwrap_or_default();
+        let headers = headers.into_iter().map(|(name, value)| (name.to_vec(), owned(value))).collect();
+        Whole { timestamp: record.timestamp, key: owned(record.key), value: owned(record.value), headers }
+    }
 }
 
 impl Rows {
@@ -70,29 +114,55 @@ impl Rows {
             column.name = "key".into(); // whatever it is called in the batch
         }
         let fields = schema.fields().clone();
-        let (count, taken, skipped, bytes, rejected) = (0, 0, 0, 0, Vec::new());
-        Ok(Rows { values, keys, others, origins, fields, count, taken, skipped, bytes, rejected })
+        Ok(Rows {
+            values,
+            keys,
+            others,
+            origins,
+            fields,
+            count: 0,
+            taken: 0,
+            skipped: 0,
+            bytes: 0,
+            keep: Keep { most: usize::MAX, whole: false },
+            rejected: Vec::new(),
+            counted: Default::default(),
+            stretches: Vec::new(),
+            refused: 0,
+        })
     }
 
     pub fn count(&self) -> usize {
         self.count
     }
 
+    /// How much there is to hand over: rows, and records that were refused.
+    pub fn pending(&self) -> usize {
+        self.count + self.refused
+    }
+
     /// Append one record, or put it among the rejected; do neither and give the id of a schema where that
-    /// must be learned first.
+    /// must be learned first. `good` counts those of its range that are not refused.
     #[inline]
-    pub fn push(&mut self, range: usize, partition: i32, record: &Record<'_>) -> Option<u32> {
+    pub fn push(
+        &mut self,
+        range: usize,
+        partition: i32,
+        good: &mut usize,
+        record: &Record<'_>,
+    ) -> Option<u32> {
         match self.take(partition, record) {
-            Ok(0) => self.skipped += 1,
+            Ok(0) => {
+                self.skipped += 1;
+                *good += 1;
+            }
             Ok(rows) => {
                 self.count += rows;
                 self.taken += 1;
+                *good += 1;
             }
             Err(Refusal { wants: Some(id), .. }) => return Some(id),
-            Err(refusal) => {
-                let value = record.value.map(<[u8]>::to_vec);
-                self.rejected.push(Rejected { range, offset: record.offset, refusal, value });
-            }
+            Err(refusal) => self.reject(range, record.offset, *good, refusal, Some(record)),
         }
         self.bytes += record.value.map_or(0, <[u8]>::len);
         None
@@ -103,13 +173,38 @@ impl Rows {
         self.values.as_mut().ok_or("no value is decoded")?.learn(id, plan, kind, message)
     }
 
+    #[cold]
+    fn reject(
+        &mut self,
+        range: usize,
+        offset: i64,
+        before: usize,
+        refusal: Refusal,
+        record: Option<&Record<'_>>,
+    ) {
+        self.refused += 1;
+        if self.rejected.len() < self.keep.most {
+            let record = record.filter(|_| self.keep.whole).map(Whole::of);
+            self.rejected.push(Rejected { range, offset, before, refusal, record });
+            return;
+        }
+        self.counted[refusal.kind as usize] += 1;
+        match self.stretches.last_mut() {
+            Some(last) if last.range == range && offset - last.end < NEAR => {
+                last.end = offset + 1;
+                last.count += 1;
+            }
+            _ => self.stretches.push(Stretch { range, start: offset, end: offset + 1, count: 1 }),
+        }
+    }
+
     /// A record that is longer than a task may hold.
-    pub fn too_long(&mut self, range: usize, offset: i64, length: usize, longest: usize) {
+    pub fn too_long(&mut self, range: usize, offset: i64, before: usize, length: usize, longest: usize) {
         let refusal = Refusal::new(
             Kind::PayloadTooLarge,
             format!("a record of {length} bytes, and fetch.budget.bytes is {longest}"),
         );
-        self.rejected.push(Rejected { range, offset, refusal, value: None });
+        self.reject(range, offset, before, refusal, None);
     }
 
     /// How many rows the record is.
@@ -139,8 +234,10 @@ impl Rows {
         };
         match taken {
             Ok(1) => Ok(()),
-            Ok(_) => Err(Refusal::malformed("a header line or a comment, and no key").within(".key")),
-            Err(refusal) => Err(refusal.within(".key")),
+            Ok(_) => {
+                Err(Refusal::malformed("a header line or a comment, and no key").within(".key").of_key())
+            }
+            Err(refusal) => Err(refusal.within(".key").of_key()),
         }
     }
 
@@ -148,7 +245,7 @@ impl Rows {
     fn take_others(&mut self, partition: i32, record: &Record<'_>) -> Result<(), Refusal> {
         for (origin, _, column) in &mut self.others {
             match (origin, &mut column.data) {
-                (Origin::Key, _) => decoder::raw(column, record.key)?,
+                (Origin::Key, _) => decoder::raw(column, record.key).map_err(Refusal::of_key)?,
                 (Origin::Partition, Data::I32(values)) => values.push(partition),
                 (Origin::Offset, Data::I64(values)) => values.push(record.offset),
                 (Origin::Timestamp, Data::I64(values)) => {
@@ -181,6 +278,12 @@ impl Rows {
         let count = std::mem::take(&mut self.count);
         self.bytes = 0;
         (columns, count)
+    }
+
+    /// The records that were refused; none afterwards.
+    pub fn take_rejected(&mut self) -> Vec<Rejected> {
+        self.refused = 0;
+        std::mem::take(&mut self.rejected)
     }
 }
 

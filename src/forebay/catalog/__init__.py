@@ -1,5 +1,5 @@
 """What exists and how it fares: SQLite in the project's home, readable while a pipeline runs."""
 
-from forebay.catalog.store import BatchRecord, Catalog, Definition, QueryState, Totals
+from forebay.catalog.store import BatchRecord, Catalog, Definition, QueryState, SourceErrors, Totals
 
-__all__ = ["BatchRecord", "Catalog", "Definition", "QueryState", "Totals"]
+__all__ = ["BatchRecord", "Catalog", "Definition", "QueryState", "SourceErrors", "Totals"]

@@ -18,6 +18,10 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from forebay.connectors.contract import Stretch
+from forebay.deadletter.ledger import NEAR
+
+RATE_WINDOW_MS = 10_000  # errors a second are told over this long
 BATCHES_KEPT = 1_000  # per view: enough to look back some minutes, small enough to read at once
 HISTORY_KEPT = 1_000
 
@@ -40,7 +44,16 @@ CREATE TABLE IF NOT EXISTS batches (
 CREATE TABLE IF NOT EXISTS totals (
     view TEXT NOT NULL, source TEXT NOT NULL, batch INTEGER NOT NULL, records INTEGER NOT NULL,
     rejected TEXT NOT NULL, example TEXT, lost TEXT NOT NULL, late INTEGER NOT NULL, offsets TEXT NOT NULL, at_ms INTEGER NOT NULL,
-    skipped INTEGER NOT NULL DEFAULT 0, PRIMARY KEY (view, source)
+    skipped INTEGER NOT NULL DEFAULT 0, dlq INTEGER NOT NULL DEFAULT 0, rate_limited INTEGER NOT NULL DEFAULT 0,
+    last_error_ms INTEGER NOT NULL DEFAULT 0, PRIMARY KEY (view, source)
+);
+CREATE TABLE IF NOT EXISTS recent_errors (
+    view TEXT NOT NULL, source TEXT NOT NULL, at_ms INTEGER NOT NULL, errors INTEGER NOT NULL
+);
+CREATE TABLE IF NOT EXISTS dead_letter_ledger (
+    source TEXT NOT NULL, topic TEXT NOT NULL, partition INTEGER NOT NULL, start INTEGER NOT NULL,
+    "end" INTEGER NOT NULL, count INTEGER NOT NULL, at_ms INTEGER NOT NULL,
+    PRIMARY KEY (source, topic, partition, start)
 );
 """
 
@@ -81,6 +94,9 @@ class BatchRecord:
     offsets: Mapping[str, Any]
     duration_ms: int
     skipped: int = 0  # records without a row that are not bad: header lines, comments, tombstones
+    dlq: int = 0  # of the rejected: those that became letters
+    rate_limited: int = 0  # of the rejected: those that the rate limit kept out
+    limited: tuple[Stretch, ...] = ()  # where these are
 
 
 @dataclass(frozen=True)
@@ -98,6 +114,24 @@ class Totals:
     offsets: Mapping[str, Any]
     at_ms: int
     skipped: int = 0
+    dlq: int = 0
+    rate_limited: int = 0
+    last_error_ms: int = 0
+
+
+@dataclass(frozen=True)
+class SourceErrors:
+    """How often records of a source did not decode, and what became of them."""
+
+    source_name: str
+    errors_total: int
+    errors_per_second: float  # over the last ten seconds
+    dlq_total: int
+    skipped: int  # bad, and left out as ON ERROR = 'skip' says
+    rate_limited: int
+    by_kind: Mapping[str, int]
+    last_error_ms: int  # 0: never
+    example: str | None
 
 
 class Catalog:
@@ -115,10 +149,14 @@ class Catalog:
         self._upgrade()
 
     def _upgrade(self) -> None:
-        """A catalog that was made before there was a count of skipped records gets one."""
-        if "skipped" not in [row["name"] for row in self._rows("PRAGMA table_info(totals)")]:
-            with contextlib.suppress(sqlite3.OperationalError):  # another process was first
-                self._connection.execute("ALTER TABLE totals ADD COLUMN skipped INTEGER NOT NULL DEFAULT 0")
+        """A catalog that was made before there were some of the counts gets them."""
+        known = [row["name"] for row in self._rows("PRAGMA table_info(totals)")]
+        for name in ("skipped", "dlq", "rate_limited", "last_error_ms"):
+            if name not in known:
+                with contextlib.suppress(sqlite3.OperationalError):  # another process was first
+                    self._connection.execute(
+                        f"ALTER TABLE totals ADD COLUMN {name} INTEGER NOT NULL DEFAULT 0"
+                    )
 
     def close(self) -> None:
         with self._lock:
@@ -162,8 +200,9 @@ class Catalog:
         """Forget an object and all that is known of it."""
         with self._transaction() as db:
             db.execute("DELETE FROM objects WHERE name = ?", (name,))
-            for table in ("status", "status_history", "batches", "totals"):
+            for table in ("status", "status_history", "batches", "totals", "recent_errors"):
                 db.execute(f"DELETE FROM {table} WHERE view = ?", (name,))  # noqa: S608
+            db.execute("DELETE FROM dead_letter_ledger WHERE source = ?", (name,))
 
     # -- how it fares --------------------------------------------------------------------------------
 
@@ -205,12 +244,16 @@ class Catalog:
                 rejected[kind] = rejected.get(kind, 0) + count
             lost = [*(json.loads(known["lost"]) if known else ()), *record.lost]
             db.execute(
-                "INSERT OR REPLACE INTO totals VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                "INSERT OR REPLACE INTO totals VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
                 (record.view, record.source, record.batch, record.records + (known["records"] if known else 0),
                  json.dumps(rejected), record.example or (known["example"] if known else None),
                  json.dumps(lost), record.late + (known["late"] if known else 0),
-                 json.dumps(dict(record.offsets)), now, record.skipped + (known["skipped"] if known else 0)),
+                 json.dumps(dict(record.offsets)), now, record.skipped + (known["skipped"] if known else 0),
+                 record.dlq + (known["dlq"] if known else 0),
+                 record.rate_limited + (known["rate_limited"] if known else 0),
+                 now if record.rejected else known["last_error_ms"] if known else 0),
             )  # fmt: skip
+            _note_errors(db, record, now)
             db.execute(
                 "INSERT INTO batches VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET "
                 "records = records + excluded.records, rejected = rejected + excluded.rejected",
@@ -230,6 +273,47 @@ class Catalog:
             source,
         )
         return [_totals(row) for row in rows]
+
+    def source_errors(self) -> list[SourceErrors]:
+        """A row a source. Views over one source meet the same records: the one that met most tells."""
+        since = _now() - RATE_WINDOW_MS
+        recent = {
+            (row["view"], row["source"]): row["errors"]
+            for row in self._rows(
+                "SELECT view, source, sum(errors) AS errors FROM recent_errors WHERE at_ms > ? "
+                "GROUP BY view, source",
+                since,
+            )
+        }
+        found: dict[str, SourceErrors] = {}
+        for each in self.totals():
+            errors = sum(each.rejected.values())
+            if each.source in found and found[each.source].errors_total >= errors:
+                continue
+            found[each.source] = SourceErrors(
+                each.source, errors, recent.get((each.view, each.source), 0) * 1000 / RATE_WINDOW_MS, each.dlq,
+                errors - each.dlq - each.rate_limited, each.rate_limited, each.rejected, each.last_error_ms,
+                each.example,
+            )  # fmt: skip
+        return list(found.values())
+
+    def ledger(self, source: str) -> list[Stretch]:
+        """What the rate limit kept out, see `deadletter/ledger.py` for how to read it."""
+        rows = self._rows(
+            'SELECT topic, partition, start, "end", count FROM dead_letter_ledger WHERE source = ? '
+            "ORDER BY topic, partition, start",
+            source,
+        )
+        return [Stretch(*row) for row in rows]
+
+    def settle_ledger(self, source: str, stretch: Stretch) -> None:
+        """A stretch is recovered: its bad records have letters now."""
+        with self._transaction() as db:
+            db.execute(
+                "DELETE FROM dead_letter_ledger WHERE source = ? AND topic = ? AND partition = ? AND start >= ? "
+                'AND "end" <= ?',
+                (source, stretch.topic, stretch.partition, stretch.start, stretch.end),
+            )
 
     def batches(self, view: str, limit: int = 50) -> list[tuple[int, int, int, int, int]]:
         """The newest batches first: (batch, at_ms, records, rejected, duration_ms)."""
@@ -251,5 +335,33 @@ def _totals(row: sqlite3.Row) -> Totals:
     return Totals(
         row["view"], row["source"], row["batch"], row["records"], json.loads(row["rejected"]), row["example"],
         tuple(json.loads(row["lost"])), row["late"], json.loads(row["offsets"]), row["at_ms"],
-        row["skipped"],
+        row["skipped"], row["dlq"], row["rate_limited"], row["last_error_ms"],
     )  # fmt: skip
+
+
+def _note_errors(db: sqlite3.Connection, record: BatchRecord, now: int) -> None:
+    errors = sum(record.rejected.values())
+    if errors:
+        db.execute("INSERT INTO recent_errors VALUES (?, ?, ?, ?)", (record.view, record.source, now, errors))
+        db.execute("DELETE FROM recent_errors WHERE at_ms < ?", (now - RATE_WINDOW_MS,))
+    for stretch in record.limited:
+        _enter(db, record.source, stretch, now)
+
+
+def _enter(db: sqlite3.Connection, source: str, new: Stretch, now: int) -> None:
+    """Into the ledger; what lies near is one stretch with it. Another view's is the same records again."""
+    near = db.execute(
+        'SELECT topic, partition, start, "end", count FROM dead_letter_ledger WHERE source = ? AND topic = ? '
+        'AND partition = ? AND start < ? AND "end" > ?',
+        (source, new.topic, new.partition, new.end + NEAR, new.start - NEAR),
+    ).fetchall()
+    for row in near:
+        known = Stretch(*row)
+        overlap = known.start < new.end and new.start < known.end
+        bad = max(known.bad, new.bad) if overlap else known.bad + new.bad
+        new = Stretch(new.topic, new.partition, min(known.start, new.start), max(known.end, new.end), bad)
+        db.execute(
+            "DELETE FROM dead_letter_ledger WHERE source = ? AND topic = ? AND partition = ? AND start = ?",
+            (source, known.topic, known.partition, known.start),
+        )
+    db.execute("INSERT INTO dead_letter_ledger VALUES (?, ?, ?, ?, ?, ?, ?)", (source, *new, now))

@@ -10,6 +10,7 @@ import typer
 
 from forebay import __version__
 from forebay.cli.dev import dev_app
+from forebay.cli.dlq import dlq_app
 from forebay.cli.inspect import lag, show, tail
 from forebay.cli.output import words
 from forebay.cli.run import run
@@ -29,6 +30,7 @@ app = typer.Typer(
 )
 app.add_typer(dev_app, name="dev")
 app.add_typer(schema_app, name="schema")
+app.add_typer(dlq_app, name="dlq")
 app.command()(run)
 app.command()(sql)
 app.command()(show)

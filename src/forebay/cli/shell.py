@@ -17,8 +17,9 @@ from forebay import __version__
 from forebay.cli.inspect import DEFAULT_HOME, HomeOption
 from forebay.cli.output import OUTPUT_OPTION, Output, show, show_rows, words
 from forebay.cli.run import MasterOption
+from forebay.deadletter.policy import DEAD_LETTER
 from forebay.errors import ForebayError
-from forebay.kafka.options import DEAD_LETTER, KAFKA
+from forebay.kafka.options import KAFKA
 from forebay.runtime.session import Session, connect
 
 KEYWORDS = (
@@ -27,7 +28,8 @@ KEYWORDS = (
     "USING SCHEMA REGISTRY (", "ON ERROR = ", "WATERMARK FOR", "WITH (", "EMIT CHANGES", "EMIT ON WINDOW CLOSE",
     "SHOW SOURCES", "SHOW VIEWS", "SHOW SINKS", "SHOW QUERIES", "SHOW CREATE SOURCE", "SHOW CREATE VIEW",
     "DESCRIBE SOURCE", "DESCRIBE EXTENDED SOURCE", "DESCRIBE VIEW", "DROP SOURCE", "DROP MATERIALIZED VIEW",
-    "CASCADE", "EXPLAIN", "SELECT", "FROM", "WHERE", "GROUP BY", "ORDER BY", "LIMIT", "SUBSCRIBE",
+    "CASCADE", "EXPLAIN", "SELECT", "FROM", "WHERE", "GROUP BY", "ORDER BY", "LIMIT", "SUBSCRIBE", "REPLAY DEAD LETTERS FROM", "DISCARD DEAD LETTERS FROM", "RECOVER DEAD LETTERS FROM", "DRY RUN",
+    "forebay_catalog.dead_letters", "forebay_catalog.source_errors",
     "TUMBLE(", "HOP(", "SESSION(", "TUMBLE_START(", "TUMBLE_END(", "INTERVAL '1' MINUTE",
 )  # fmt: skip
 HELP = """\

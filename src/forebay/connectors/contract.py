@@ -14,10 +14,10 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import pyarrow as pa
 from pyspark.sql.types import StructType
@@ -70,9 +70,21 @@ class SourceCheckpoint:
 class Split:
     """The part of a micro-batch that one task reads. A connector adds its own fields. Must pickle."""
 
+    def spans(self) -> Sequence[tuple[str, int, int, int]]:
+        """Topic, partition, first offset and the one after the last, where there are such things."""
+        return ()
 
-@dataclass(frozen=True)
-class RejectedRecord:
+
+class RawRecord(NamedTuple):
+    """A record as it is in the log, byte for byte."""
+
+    timestamp_ms: int | None
+    key: bytes | None
+    value: bytes | None
+    headers: Sequence[tuple[str, bytes | None]]
+
+
+class RejectedRecord(NamedTuple):
     """A record that did not decode: where it is, of what kind the failure is, and why."""
 
     topic: str
@@ -80,6 +92,29 @@ class RejectedRecord:
     offset: int
     kind: str
     message: str
+    path: str = ""  # of the column at fault, where it is one
+    of_key: bool = False  # it is the key that did not decode
+    before: int = 0  # how many of its partition are good in this batch, before it
+    record: RawRecord | None = None  # where it was wanted, and could be had
+    gone: bool = False  # no record, but a range of them that is gone: see the message
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """How much a reader tells of the records it rejects; the less, the less they cost."""
+
+    whole: bool = False  # with their bytes
+    most: Callable[[], int] | None = None  # asked now and then; what is rejected beyond is only counted
+
+
+class Stretch(NamedTuple):
+    """A part of the log in which records were rejected: `bad` of those in [start, end)."""
+
+    topic: str
+    partition: int
+    start: int
+    end: int
+    bad: int
 
 
 @dataclass(frozen=True)
@@ -90,11 +125,15 @@ class SourceBatch:
     rejected: Sequence[RejectedRecord] = ()
     skipped: int = 0  # records that hold no row and are not meant to: a header line, a comment, a tombstone
     extra: int = 0  # rows beyond one a record: an update in a change log is two
+    counted: Mapping[str, int] = field(default_factory=dict)  # by kind: rejected, and nothing more is told
+    stretches: Sequence[Stretch] = ()  # where those are
+    good: Mapping[tuple[str, int], int] = field(default_factory=dict)  # by topic and partition
 
     @property
     def read(self) -> int:
         """How many of the source's records this is, the good, the rejected and the skipped."""
-        return int(self.records.num_rows) - self.extra + len(self.rejected) + self.skipped
+        rejected = len(self.rejected) + sum(self.counted.values())
+        return int(self.records.num_rows) - self.extra + rejected + self.skipped
 
 
 @dataclass(frozen=True)
@@ -147,6 +186,7 @@ class SourceConnector(ABC):
     def __init__(self, config: SourceConfig) -> None:
         self.config = config
         self.options: Options = self.table.bind(config.options)
+        self.wanted = Wanted()
         self._state = ConnectorState.CREATED
 
     @property

@@ -23,6 +23,7 @@ from forebay.connectors.contract import (
     SourceConfig,
     SourceConnector,
     Split,
+    Wanted,
 )
 from forebay.errors import (
     ConnectorStateError,
@@ -339,9 +340,9 @@ class KafkaSource(SourceConnector):
             None if self.options["fail.on.data.loss"] else (lambda gone: lost.append(_as_rejected(gone)))
         )
         ranges = [item for item in split.ranges if len(item)]
-        for batch in _read(ranges, rows, self.options, tolerate):
+        for batch in _read(ranges, rows, self.options, tolerate, self.wanted):
             self._records += batch.records.num_rows
-            self._errors += len(batch.rejected)
+            self._errors += len(batch.rejected) + sum(batch.counted.values())
             yield batch
         if lost:
             yield SourceBatch(rows.empty(), lost)
@@ -412,31 +413,30 @@ OnLost = Callable[[Range], None] | None
 
 
 def _read(
-    ranges: Sequence[Range], rows: RowDecoder, options: Options, on_lost: OnLost
+    ranges: Sequence[Range], rows: RowDecoder, options: Options, on_lost: OnLost, wanted: Wanted
 ) -> Iterator[SourceBatch]:
-    reader = NativeReader.open(ranges, rows, options, on_lost)
+    reader = NativeReader.open(ranges, rows, options, on_lost, wanted)
     if reader is None:
-        yield from _read_plain(ranges, rows, options, on_lost)
+        yield from _read_plain(ranges, rows, options, on_lost, wanted)
         return
     try:
         yield from reader.batches()
     except TlsRefusedError:
-        yield from _read_plain(reader.rest, rows, options, on_lost)
+        yield from _read_plain(reader.rest, rows, options, on_lost, wanted)
 
 
 def _read_plain(
-    ranges: Sequence[Range], rows: RowDecoder, options: Options, on_lost: OnLost
+    ranges: Sequence[Range], rows: RowDecoder, options: Options, on_lost: OnLost, wanted: Wanted
 ) -> Iterator[SourceBatch]:
     with CACHE.borrow(consumer_settings(options)) as consumer:
         reader = RangeReader(consumer, ranges, options, on_lost)
         for messages in reader.chunks(options["max.poll.records"]):
-            yield from rows.decode(messages)
+            yield from rows.decode(messages, whole=wanted.whole)
 
 
 def _as_rejected(lost: Range) -> RejectedRecord:
-    return RejectedRecord(
-        lost.topic, lost.partition, lost.start, str(Kind.Other), f"{len(lost)} records are gone: {lost}"
-    )
+    message = f"{len(lost)} records are gone: {lost}"
+    return RejectedRecord(lost.topic, lost.partition, lost.start, str(Kind.Other), message, gone=True)
 
 
 def _say_unreachable(error: ForebayError, wait_s: float) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 from confluent_kafka import KafkaError
 
-from forebay.connectors.contract import RejectedRecord, SourceBatch
+from forebay.connectors.contract import RawRecord, RejectedRecord, SourceBatch, Stretch, Wanted
 from forebay.errors import ConnectorError, OffsetOutOfRangeError, ReadStalledError
 from forebay.kafka.offsets import Range, judge
 from forebay.kafka.reader import FATAL, GONE, LOOK_S, STALL_S
@@ -24,6 +24,7 @@ from forebay.native import native
 from forebay.options import Options
 
 _WAIT_MS = 1000
+_ALL = Wanted()
 _BATCH_SHARE = 8  # of the budget: a batch is held three times on its way to Spark, and may have doubled
 log = logging.getLogger("forebay.native")
 
@@ -42,12 +43,15 @@ class NativeReader:
         rows: RowDecoder,
         options: Options,
         on_lost: Callable[[Range], None] | None = None,
+        wanted: Wanted = _ALL,
     ) -> None:
         self._reader = reader
+        self._wanted = wanted
         self._ranges = ranges
         self._rows = rows
         self._options = options
         self._on_lost = on_lost
+        reader.keep(None, wanted.whole)
         for item in ranges:
             reader.add(item.topic, item.partition, item.start, item.end)
 
@@ -57,6 +61,7 @@ class NativeReader:
         rows: RowDecoder,
         options: Options,
         on_lost: Callable[[Range], None] | None = None,
+        wanted: Wanted = _ALL,
     ) -> NativeReader | None:
         """None where it is not installed, or does not know the format or one of the client's settings."""
         module = native()
@@ -73,15 +78,17 @@ class NativeReader:
         except ValueError as error:
             _say_once(str(error))
             return None
-        return NativeReader(reader, ranges, rows, options, on_lost)
+        return NativeReader(reader, ranges, rows, options, on_lost, wanted)
 
     def batches(self) -> Iterator[SourceBatch]:
         """The records in batches, each partition's in order."""
         moved = looked = time.monotonic()
         while not self._reader.done:
-            batch, (taken, skipped), rejected, events = self._reader.read(_WAIT_MS)
-            if batch is not None or rejected or skipped:
-                yield self._batch(batch, rejected, taken, skipped)
+            if self._wanted.most is not None:
+                self._reader.keep(self._wanted.most(), self._wanted.whole)
+            batch, (taken, skipped), refused, events = self._reader.read(_WAIT_MS)
+            if batch is not None or skipped or refused[0] or refused[1][0]:
+                yield self._batch(batch, refused, taken, skipped)
                 moved = time.monotonic()
             for index, code, text in events:
                 self._on_event(index, code, text)
@@ -98,21 +105,35 @@ class NativeReader:
                 self._look_for_the_rest()
                 looked = time.monotonic()
 
-    def _batch(
-        self, batch: Any, rejected: list[tuple[int, int, str, str, bytes | None]], taken: int, skipped: int
-    ) -> SourceBatch:
+    def _batch(self, batch: Any, refused: Any, taken: int, skipped: int) -> SourceBatch:
+        rejected, (kinds, stretches), good = refused
         records = self._rows.empty() if batch is None else pa.record_batch(batch)
         return SourceBatch(
             records,
-            [
-                RejectedRecord(
-                    self._ranges[index].topic, self._ranges[index].partition, offset, kind, message
-                )
-                for index, offset, kind, message, _ in rejected
-            ],
+            [self._rejected(*each) for each in rejected],
             skipped,
             records.num_rows - taken,
+            dict(kinds),
+            [Stretch(*self._place(index), *span) for index, *span in stretches],
+            {self._place(index): count for index, count in good},
         )
+
+    def _rejected(
+        self,
+        index: int,
+        offset: int,
+        before: int,
+        kind: str,
+        message: str,
+        path: str,
+        of_key: bool,
+        record: tuple[Any, ...] | None,
+    ) -> RejectedRecord:
+        raw = None if record is None else RawRecord(*record)
+        return RejectedRecord(*self._place(index), offset, kind, message, path, of_key, before, raw)
+
+    def _place(self, index: int) -> tuple[str, int]:
+        return self._ranges[index].topic, self._ranges[index].partition
 
     @property
     def rest(self) -> list[Range]:

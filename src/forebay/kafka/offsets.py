@@ -74,6 +74,9 @@ class KafkaSplit(Split):
 
     ranges: tuple[Range, ...] = ()
 
+    def spans(self) -> Sequence[tuple[str, int, int, int]]:
+        return [(item.topic, item.partition, item.start, item.end) for item in self.ranges]
+
 
 def ranges_between(start: Position, end: Position) -> list[Range]:
     """What lies between two positions and can be read."""

@@ -1,4 +1,4 @@
-"""Every option of a Kafka source, and of its ON ERROR clause."""
+"""Every option of a Kafka source."""
 
 from __future__ import annotations
 
@@ -464,23 +464,3 @@ KAFKA = OptionTable(
     pass_through=PASS_THROUGH,
     rules=(_high_above_low, _startup_complete, _key_complete),
 )
-
-ON_ERROR_STRATEGIES = ("skip", "dead_letter", "fail")
-
-DEAD_LETTER = OptionTable(
-    title="ON ERROR = 'dead_letter'",
-    options=(
-        Option(
-            "dead_letter_topic", TEXT, "the topic that takes the letters", required=True, example="trades-dlq"
-        ),
-        Option("max_errors_per_second", integer(0), "the most letters a second; 0 is no limit", "100", "10"),
-        Option(
-            "include_raw_message", BOOLEAN, "whether a letter carries the record's own bytes", "true", "false"
-        ),
-        Option(
-            "max_raw_message_size", SIZE, "the most bytes of a record that a letter carries", "1MB", "64KB"
-        ),
-    ),
-)
-
-NO_OPTIONS = OptionTable(title="this ON ERROR strategy", options=())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -9,7 +10,7 @@ import pyarrow as pa
 from confluent_kafka import Message
 from pyspark.sql.types import StructField, StructType
 
-from forebay.connectors.contract import RejectedRecord, SourceBatch
+from forebay.connectors.contract import RawRecord, RejectedRecord, SourceBatch
 from forebay.errors import UnsupportedSqlError
 from forebay.formats import FORMATS, BadRecord, Decoded, Decoder, Kind, decoder, key_decoder
 from forebay.formats.avro_format import AvroDecoder
@@ -76,16 +77,16 @@ class RowDecoder:
             if isinstance(made, FramedDecoder):
                 made.check()
 
-    def decode(self, messages: Sequence[Message]) -> Iterator[SourceBatch]:
-        """One batch, or several where the payloads are very large."""
+    def decode(self, messages: Sequence[Message], *, whole: bool = False) -> Iterator[SourceBatch]:
+        """One batch, or several where the payloads are very large; `whole`: rejected records with their bytes."""
         start, size = 0, 0
         for index, message in enumerate(messages):
             size += len(message.value() or b"")
             if size > MAX_CHUNK_BYTES:
-                yield self._decode(messages[start : index + 1])
+                yield self._decode(messages[start : index + 1], whole)
                 start, size = index + 1, 0
         if start < len(messages):
-            yield self._decode(messages[start:])
+            yield self._decode(messages[start:], whole)
 
     def empty(self) -> pa.RecordBatch:
         """A batch without rows, in the full schema."""
@@ -131,11 +132,12 @@ class RowDecoder:
 
     # -- decoding -------------------------------------------------------------------------------------
 
-    def _decode(self, messages: Sequence[Message]) -> SourceBatch:
+    def _decode(self, messages: Sequence[Message], whole: bool = False) -> SourceBatch:
         values = self._values.decode([m.value() for m in messages]) if self._values else None
         keys = self._decode_keys(messages) if self._keys else None
         bad = {item.index: item for item in values.bad} if values else {}
         skipped = set(values.skipped) if values else set()
+        of_value = set(bad)
         if keys:
             bad = {i.index: i for i in keys.bad if i.index not in skipped} | bad
         rows = list(range(len(messages))) if values is None or values.good is None else values.good
@@ -148,11 +150,15 @@ class RowDecoder:
         arrays = [taken[part][place] for part, place in self._layout.declared]
         arrays += self._added([messages[index] for index in owners], taken["value"])
         records = pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+        good = Counter((m.topic(), m.partition()) for m in messages)
+        if bad:
+            good -= Counter((messages[index].topic(), messages[index].partition()) for index in bad)
         return SourceBatch(
             records,
-            _rejected(messages, bad),
+            _rejected(messages, bad, of_value, whole) if bad else [],
             len(skipped),
             len(owners) - len(messages) + len(bad) + len(skipped),
+            good=good,
         )
 
     def _added(self, messages: Sequence[Message], values: list[pa.Array]) -> Iterator[pa.Array]:
@@ -174,12 +180,15 @@ class RowDecoder:
         bad = [_of_key(item, there[item.index]) for item in decoded.bad]
         required = next((field.name for field in self._layout.keys if not field.nullable), None)
         if required is not None and len(there) < len(found):
-            reason = f"key.{required}: NOT NULL, but the record has no key"
+            path = f"key.{required}"
+            reason = f"{path}: NOT NULL, but the record has no key"
             absent = [index for index, key in enumerate(found) if key is None]
-            bad += [BadRecord(index, Kind.SchemaMismatch, reason) for index in absent]
+            bad += [BadRecord(index, Kind.SchemaMismatch, reason, path) for index in absent]
         # A key's header line or comment is nothing that a record could be skipped for.
         bad += [
-            BadRecord(there[index], Kind.MalformedPayload, "key: a header line or a comment, and no key")
+            BadRecord(
+                there[index], Kind.MalformedPayload, "key: a header line or a comment, and no key", "key"
+            )
             for index in decoded.skipped
         ]
         good = there if decoded.good is None else [there[index] for index in decoded.good]
@@ -206,15 +215,33 @@ def _native(name: str, made: Decoder, options: Mapping[str, str]) -> NativeForma
 
 def _of_key(item: BadRecord, index: int) -> BadRecord:
     """The fault under the key's name: `key.id: …`, or `key: …` where it is not in one column."""
-    return BadRecord(index, item.kind, f"key{'.' if item.path else ': '}{item.message}", f"key.{item.path}")
+    path = f"key.{item.path}" if item.path else "key"
+    return BadRecord(index, item.kind, f"key{'.' if item.path else ': '}{item.message}", path)
 
 
-def _rejected(messages: Sequence[Message], bad: Mapping[int, BadRecord]) -> list[RejectedRecord]:
-    return [
-        RejectedRecord(m.topic(), m.partition(), m.offset(), str(bad[index].kind), bad[index].message)
-        for index in sorted(bad)
-        for m in (messages[index],)
-    ]
+def _rejected(
+    messages: Sequence[Message], bad: Mapping[int, BadRecord], of_value: set[int], whole: bool
+) -> list[RejectedRecord]:
+    found = []
+    good: Counter[tuple[str, int]] = Counter()
+    for index, m in enumerate(messages):
+        place = (m.topic(), m.partition())
+        if index not in bad:
+            good[place] += 1
+            continue
+        why = bad[index]
+        found.append(
+            RejectedRecord(
+                *place, m.offset(), str(why.kind), why.message, why.path, index not in of_value, good[place],
+                _raw(m) if whole else None,
+            )
+        )  # fmt: skip
+    return found
+
+
+def _raw(message: Message) -> RawRecord:
+    known, stamp = message.timestamp()
+    return RawRecord(stamp if known else None, message.key(), message.value(), message.headers() or ())
 
 
 def _take(part: Decoded, rows: list[int]) -> list[pa.Array]:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from forebay.catalog import BatchRecord, Catalog
 from forebay.connectors.contract import Offsets, SourceConnector
+from forebay.deadletter.report import REPORT
 from forebay.errors import ForebayError
 from forebay.runtime import checkpoints
 from forebay.runtime.query import RunningQuery, by_source
@@ -69,9 +70,12 @@ def count(
     catalog.record_batch(
         BatchRecord(
             query.name, name, batch.number, account.records, account.rejected, account.example,
-            connector.lost(*span), batch.late, span[1], batch.took_ms, account.skipped,
+            connector.lost(*span), batch.late, span[1], batch.took_ms, account.skipped, account.dlq,
+            account.rate_limited, tuple(account.limited),
         )
     )  # fmt: skip
+    for kind, number in account.rejected.items():
+        REPORT.tell(name, query.name, kind, number, account.example)
     remove(query.paths.accounts, splits)
     return account.records
 

@@ -13,6 +13,7 @@ from pyspark.sql.pandas.types import from_arrow_type
 
 from forebay import sql
 from forebay.catalog import Catalog, QueryState, Totals
+from forebay.deadletter.policy import ErrorPolicy
 from forebay.errors import ForebayError
 from forebay.runtime.results import Result
 from forebay.runtime.sources import Sources, unknown
@@ -30,6 +31,10 @@ class SourceStatus:
     group: str | None
     columns: tuple[str, ...]
     views: tuple[str, ...]
+    on_error: str = "skip"
+    errors_total: int = 0
+    dlq_total: int = 0
+    rate_limited: int = 0
 
 
 @dataclass(frozen=True)
@@ -71,8 +76,10 @@ class Describer:
 
     def sources(self) -> list[SourceStatus]:
         found = []
+        errors = {each.source_name: each for each in self._catalog.source_errors()}
         for name in self._sources.names():
             statement = self._sources.statement(name)
+            known = errors.get(name)
             text = self._sources.config(statement).options
             found.append(
                 SourceStatus(
@@ -83,6 +90,10 @@ class Describer:
                     text.get("group.id"),
                     tuple(column.name for column in statement.columns),
                     tuple(self._views.over(name)),
+                    self._sources.policy(name).strategy,
+                    known.errors_total if known else 0,
+                    known.dlq_total if known else 0,
+                    known.rate_limited if known else 0,
                 )
             )
         return found
@@ -199,7 +210,7 @@ class Describer:
             if options.get(key) is not None:
                 value = options[key]
                 notes.append(f"{label}: {', '.join(value) if isinstance(value, tuple) else value}")
-        notes.append(f"On error: {statement.on_error.strategy if statement.on_error else 'skip'}")
+        notes.append(f"On error: {_policy(self._sources.policy(name))}")
         if extended:
             notes += self._extended(name)
         return Result.of(("column", "type", "nullable", "watermark"), rows, notes)
@@ -234,6 +245,11 @@ class Describer:
         ]
 
 
+def _policy(policy: ErrorPolicy) -> str:
+    where = policy.topic or policy.path
+    return f"{policy.strategy} to {where}" if where else policy.strategy
+
+
 def _totals(totals: Totals) -> list[str]:
     rejected = sum(totals.rejected.values())
     lines = [
@@ -246,6 +262,12 @@ def _totals(totals: Totals) -> list[str]:
     if totals.skipped:
         lines.append(f"  skipped: {totals.skipped} (header lines, comments or tombstones)")
     lines += [f"  rejected.{kind}: {count}" for kind, count in sorted(totals.rejected.items())]
+    if totals.dlq:
+        lines.append(f"  dlq: {totals.dlq} (of the rejected: became dead letters)")
+    if totals.rate_limited:
+        lines.append(
+            f"  rate_limited: {totals.rate_limited} (of the rejected: kept out by the limit, in the ledger)"
+        )
     if totals.example:
         lines.append(f"  example: {totals.example}")
     if totals.late:

@@ -13,6 +13,8 @@ from forebay import sql as language
 from forebay.catalog import Catalog, QueryState
 from forebay.connectors.contract import Discovered, Offsets, SourceCheckpoint
 from forebay.connectors.registry import ConnectorRegistry, default_registry
+from forebay.deadletter.outcomes import Outcomes
+from forebay.deadletter.report import REPORT
 from forebay.errors import (
     ForebayError,
     ObjectInUseError,
@@ -20,8 +22,11 @@ from forebay.errors import (
     StatementError,
     UnsupportedSqlError,
 )
+from forebay.runtime.catalog_tables import CatalogTables
 from forebay.runtime.commits import GroupCommitter
+from forebay.runtime.dead_letters import DeadLetters
 from forebay.runtime.describe import Describer, QueryStatus, SourceLag, SourceStatus
+from forebay.runtime.letter_statements import letter_statement
 from forebay.runtime.positions import earlier
 from forebay.runtime.results import Result
 from forebay.runtime.sources import Sources, told, unknown
@@ -69,8 +74,12 @@ class Session:
         self._closed = False
         self._commit_errors: dict[str, ForebayError] = {}
         self._catalog = Catalog(self.home / "catalog.db")
-        self._sources = Sources(self._catalog, registry)
-        self._views = Views(self.home, self._catalog, self._sources, lambda: self.spark)
+        self._outcomes = Outcomes(self.home / "catalog.db")
+        self._sources = Sources(self.home, self._catalog, registry)
+        self._tables = CatalogTables(
+            self.home, self._catalog, self._sources, self._outcomes, lambda: self.spark
+        )
+        self._views = Views(self.home, self._catalog, self._sources, lambda: self.spark, self._tables.frame)
         self._describer = Describer(self._catalog, self._sources, self._views)
         self._committer = GroupCommitter(self._on_commit)
 
@@ -130,6 +139,9 @@ class Session:
                     notes = [*told(discovered), *notes]
                 done = f"source {statement.name} {'created' if created else 'exists already'}"
                 return Result(done=done, notes=notes)
+            case language.AlterSource():
+                with self._lock:
+                    return Result(done=self._sources.alter(statement, script))
             case language.CreateView():
                 with self._lock:
                     return Result(done=self._views.create(statement, script))
@@ -149,6 +161,8 @@ class Session:
                 return self._explain(statement, script)
             case language.Subscribe():
                 return self._subscribe_once(statement.view)
+            case language.ReplayDeadLetters() | language.DiscardDeadLetters() | language.RecoverDeadLetters():
+                return letter_statement(statement, self.dead_letters(statement.source))
         raise UnsupportedSqlError(f"{type(statement).__name__} is not in this version")
 
     def _create_source(self, statement: language.CreateSource, script: str) -> tuple[bool, Discovered | None]:
@@ -240,6 +254,14 @@ class Session:
         self._check_open()
         return self._describer.lag()
 
+    def dead_letters(self, source: str, *, topic: str | None = None) -> DeadLetters:
+        """The letters of a source: iterate, select with `.where(…)`, `.replay()`, `.discard()`, `.export()`, …
+
+        `topic` names another dead-letter topic than the one that the source writes to now.
+        """
+        self._check_open()
+        return DeadLetters.of(source, self._sources, self._catalog, self._outcomes, self.home, topic)
+
     def wait(self, *, until_caught_up: bool = True, timeout: float | None = None) -> None:
         """Until all that the topics hold now is in the views, and the groups know of it.
 
@@ -308,9 +330,12 @@ class Session:
                 if self._listener is not None:
                     self._spark.streams.removeListener(self._listener)
                 self._views.recount(running.values())
+                REPORT.flush()
                 if self._owns_spark:
                     self._spark.stop()
             self._sources.close()
+            self._tables.close()
+            self._outcomes.close()
             self._catalog.close()
             self._closed = True
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import difflib
 import re
+import shutil
 import time
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 
 from pyspark.sql.types import DateType, StructField, StructType, TimestampNTZType, TimestampType
 
@@ -14,6 +16,8 @@ from forebay import sql
 from forebay.catalog import Catalog, Definition
 from forebay.connectors.contract import Discovered, SourceConfig, SourceConnector
 from forebay.connectors.registry import ConnectorRegistry
+from forebay.deadletter.policy import DEAD_LETTER, ErrorPolicy, SourceFolder
+from forebay.deadletter.topic import check_topic, ensure_topic
 from forebay.errors import (
     ForebayError,
     MissingOptionError,
@@ -25,7 +29,6 @@ from forebay.errors import (
     UnknownObjectError,
     UnsupportedSqlError,
 )
-from forebay.kafka.options import DEAD_LETTER, NO_OPTIONS, ON_ERROR_STRATEGIES
 from forebay.source.stream import EventTime
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -42,7 +45,8 @@ def check_name(name: str) -> None:
 class Sources:
     """The sources of a session. Secrets live here, in memory, and nowhere else."""
 
-    def __init__(self, catalog: Catalog, registry: ConnectorRegistry) -> None:
+    def __init__(self, home: Path, catalog: Catalog, registry: ConnectorRegistry) -> None:
+        self._home = home
         self._catalog = catalog
         self._registry = registry
         self._statements: dict[str, sql.CreateSource] = {}
@@ -58,7 +62,8 @@ class Sources:
         try:
             return self._create(statement)
         except StatementError as error:
-            raise error.at(_place(statement, error), script) from None
+            place = _place(error, statement.options, statement.on_error)
+            raise error.at(place or statement.position, script) from None
 
     def _create(self, statement: sql.CreateSource) -> tuple[bool, Discovered | None]:
         check_name(statement.name)
@@ -66,7 +71,8 @@ class Sources:
         statement = self._with_known_columns(statement, known)
         masked = self.masked(statement)
         if known is not None and not statement.or_replace:
-            same = known.kind == "source" and known.sql == masked
+            # What it was created as, where it was altered since: running a script again takes nothing back.
+            same = known.kind == "source" and masked in (known.sql, known.detail.get("created"))
             if same and statement.name not in self._open:
                 self._statements[statement.name] = statement  # with the secrets that the catalog has not
             if same or statement.if_not_exists:
@@ -85,9 +91,12 @@ class Sources:
             statement = replace(statement, columns=columns)
             masked, connector = self.masked(statement), self._connector(statement)
         self.event_time(statement, connector)
-        _check_on_error(statement.on_error)
+        policy = self._policy(statement.on_error)
+        _check_destination(policy, connector)
         connector.open()
+        _make_destination(policy, connector)
         self._forget(statement.name)
+        self.folder(statement.name).write_policy(policy)
         self._statements[statement.name] = statement
         self._open[statement.name] = connector
         self._catalog.put(Definition(statement.name, "source", masked, int(time.time() * 1000)))
@@ -110,6 +119,63 @@ class Sources:
             statement.on_error, spelling=statement.spelling,
         )  # fmt: skip
         return sql.to_sql(plain, mask=table.shown)
+
+    # -- the error policy ----------------------------------------------------------------------------
+
+    def alter(self, statement: sql.AlterSource, script: str) -> str:
+        """A new error policy: for the queries that run, here or elsewhere, from their next micro-batch on."""
+        try:
+            source = self.statement(statement.name)
+            policy = self._policy(statement.on_error)
+            # Whoever stops letters need not know the brokers' password.
+            if policy.strategy == "dead_letter":
+                _check_destination(policy, self.peek(statement.name))
+                _make_destination(policy, self.connector(statement.name))
+        except StatementError as error:
+            raise error.at(_place(error, {}, statement.on_error) or statement.position, script) from None
+        known = self._catalog.get(statement.name)
+        assert known is not None
+        altered = replace(source, on_error=statement.on_error)
+        self._statements[statement.name] = altered
+        created = {"created": known.detail.get("created", known.sql)}
+        self._catalog.put(replace(known, sql=self.masked(altered), detail={**known.detail, **created}))
+        self.folder(statement.name).write_policy(policy)
+        return f"source {statement.name} altered: ON ERROR = '{policy.strategy}' from the next micro-batch on"
+
+    def folder(self, name: str) -> SourceFolder:
+        return SourceFolder.of(self._home, name)
+
+    def policy(self, name: str) -> ErrorPolicy:
+        """As the catalog has it: another session may have altered it."""
+        definition = self._catalog.get(name)
+        if definition is None or definition.kind != "source":
+            raise unknown("source", name, self.names())
+        parsed = sql.parse_one(definition.sql)
+        assert isinstance(parsed, sql.CreateSource)
+        return self._policy(parsed.on_error)
+
+    def created_policy(self, name: str) -> ErrorPolicy:
+        """The one that the source was created with: what it wrote then is still there."""
+        definition = self._catalog.get(name)
+        if definition is None or definition.kind != "source":
+            raise unknown("source", name, self.names())
+        parsed = sql.parse_one(definition.detail.get("created", definition.sql))
+        assert isinstance(parsed, sql.CreateSource)
+        return self._policy(parsed.on_error)
+
+    def settle(self, name: str) -> None:
+        """Before a query starts: its tasks must find the policy that the catalog has."""
+        policy = self.policy(name)
+        if not self.folder(name).policy.exists() or self.folder(name).read_policy() != policy:
+            self.folder(name).write_policy(policy)
+
+    def _policy(self, clause: sql.OnError | None) -> ErrorPolicy:
+        if clause is None:
+            return ErrorPolicy()
+        given = {key: value.text for key, value in clause.options.items()}
+        policy = ErrorPolicy.of(clause.strategy, given)
+        # A relative path must mean the same folder wherever a session is opened, and in every task.
+        return policy if policy.path is None else replace(policy, path=str(self._home / policy.path))
 
     def _connector(self, statement: sql.CreateSource) -> SourceConnector:
         return self._registry.make(self.config(statement))
@@ -179,6 +245,7 @@ class Sources:
     def drop(self, name: str) -> None:
         self._catalog.drop(name)
         self._forget(name)
+        shutil.rmtree(self.folder(name).root, ignore_errors=True)
 
     def _forget(self, name: str) -> None:
         self._statements.pop(name, None)
@@ -209,29 +276,45 @@ def unknown(kind: str, name: str, known: list[str]) -> UnknownObjectError:
     return UnknownObjectError(f"there is no {kind} '{name}'", remedy=remedy)
 
 
-def _check_on_error(clause: sql.OnError | None) -> None:
-    if clause is None:
+def _check_destination(policy: ErrorPolicy, connector: SourceConnector) -> None:
+    if policy.topic is None:
         return
-    if clause.strategy not in ON_ERROR_STRATEGIES:
-        near = difflib.get_close_matches(clause.strategy, ON_ERROR_STRATEGIES, 1)
+    if "bootstrap.servers" not in connector.options:
         raise OptionValueError(
-            f"unknown error strategy: '{clause.strategy}'. Expected 'skip', 'dead_letter', or 'fail'",
-            option="ON ERROR",
-            remedy=f"did you mean '{near[0]}'?" if near else "",
+            f"a {connector.config.connector} source has no brokers that could take dead letters",
+            option="dead_letter_topic",
+            remedy="write them to files: dead_letter_path = '…'",
         )
-    table = DEAD_LETTER if clause.strategy == "dead_letter" else NO_OPTIONS
-    table.bind({key: value.text for key, value in clause.options.items()})
+    check_topic(policy, connector.options)
 
 
-def _place(statement: sql.CreateSource, error: ForebayError) -> Position | None:
-    """Where in the script the option stands that an error is about; the statement's start otherwise."""
-    on_error = statement.on_error
-    if isinstance(error, OptionError) and not isinstance(error, MissingOptionError):
-        places: Mapping[str, sql.OptionValue] = {
-            **(on_error.options if on_error else {}), **statement.options
-        }  # fmt: skip
-        if error.option in places:
-            return places[error.option].position
-        if error.option == "ON ERROR" and on_error:
-            return on_error.position
-    return statement.position
+def _make_destination(policy: ErrorPolicy, connector: SourceConnector) -> None:
+    """So that the first bad record finds it, and a wrong one is found out while the statement is at hand."""
+    if policy.topic is not None:
+        ensure_topic(policy, connector.options, _partitions(connector))
+    if policy.path is not None:
+        try:
+            Path(policy.path).mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise OptionValueError(
+                f"'dead_letter_path' cannot be '{policy.path}': {error.strerror}", option="dead_letter_path"
+            ) from None
+
+
+def _partitions(connector: SourceConnector) -> int:
+    """As many as the largest of the source's topics has."""
+    topics = connector.end_offsets().get("topics", {}).values()
+    return max((len(topic["partitions"]) for topic in topics), default=1)
+
+
+def _place(
+    error: ForebayError, options: Mapping[str, sql.OptionValue], on_error: sql.OnError | None
+) -> Position | None:
+    """Where in the script the option stands that an error is about, if it stands there."""
+    if not isinstance(error, OptionError):
+        return None
+    missing = isinstance(error, MissingOptionError)
+    if on_error and (error.option == "ON ERROR" or (missing and error.option in DEAD_LETTER)):
+        return on_error.position
+    places: Mapping[str, sql.OptionValue] = {**(on_error.options if on_error else {}), **options}
+    return places[error.option].position if error.option in places and not missing else None

@@ -41,12 +41,18 @@ class Views:
     """The views of a session: those in the catalog, and the queries that this process runs."""
 
     def __init__(
-        self, home: Path, catalog: Catalog, sources: Sources, spark: Callable[[], SparkSession]
+        self,
+        home: Path,
+        catalog: Catalog,
+        sources: Sources,
+        spark: Callable[[], SparkSession],
+        catalog_table: Callable[[str, Any], DataFrame | None] = lambda name, query: None,
     ) -> None:
         self._home = home
         self._catalog = catalog
         self._sources = sources
         self._spark = spark
+        self._catalog_table = catalog_table
         self.running: dict[str, RunningQuery] = {}
 
     def paths(self, name: str) -> ViewPaths:
@@ -153,6 +159,8 @@ class Views:
             on_state=self._on_state,
         )
         query.lock.acquire()
+        for name in plan.tables:
+            self._sources.settle(name)
         try:
             if is_new and checkpoints.exists(query.paths.checkpoint):
                 raise CheckpointError(
@@ -224,6 +232,7 @@ class Views:
                 start=starts[name],
                 drain=paths.drain,
                 accounts=paths.accounts,
+                errors=self._sources.folder(name).root,
                 # A row that is taken back late must be taken back all the same.
                 event_time=None if plan.kept else self._sources.event_time(source, connector),
                 needed=needed.get(temporary[name], set()),
@@ -268,8 +277,10 @@ class Views:
         temporary: dict[str, str] = {}
         try:
             for name in sql.tables(statement.query):
-                temporary[name] = f"forebay_read_{name}"
-                self._snapshot(name).createOrReplaceTempView(temporary[name])
+                temporary[name] = f"forebay_read_{name.replace('.', '_')}"
+                table = self._catalog_table(name, statement.query)
+                frame = table if table is not None else self._snapshot(name)
+                frame.createOrReplaceTempView(temporary[name])
             return spark.sql(sql.plan_select(statement.query, temporary))
         except AnalysisException as error:
             raise _refused(error, temporary).at(statement.position, script) from None

@@ -28,6 +28,10 @@ from forebay.backoff import with_backoff
 from forebay.condition import Condition
 from forebay.connectors.contract import Offsets, SourceBatch, SourceConfig, SourceConnector, Split
 from forebay.connectors.registry import default_registry
+from forebay.deadletter.limiter import SharedLimiter
+from forebay.deadletter.policy import SourceFolder
+from forebay.deadletter.router import Router
+from forebay.deadletter.writer import Destination, FileDestination, KafkaDestination
 from forebay.errors import OptionError, UnsupportedSqlError
 from forebay.formats.batches import arrow_schema
 from forebay.partial import Partial
@@ -40,6 +44,7 @@ log = logging.getLogger("forebay.source")
 FORMAT = "forebay"
 SOURCE_NAME = "forebay.source"  # the source's name in the catalog
 ACCOUNTS = "forebay.accounts"  # the folder where a task writes down what it read
+ERRORS = "forebay.errors"  # the source's folder, where its error policy is
 DRAIN_FILE = "forebay.drain"  # while this file exists there is nothing new to read
 PARALLELISM = "forebay.parallelism"  # how many tasks can run at a time
 START = "forebay.start"  # where to start without a checkpoint, as worked out by the driver
@@ -49,6 +54,7 @@ PARTIAL = "forebay.partial"  # what to add up before Spark does, as JSON
 _OWN_KEYS = {
     SOURCE_NAME,
     ACCOUNTS,
+    ERRORS,
     DRAIN_FILE,
     PARALLELISM,
     START,
@@ -133,6 +139,7 @@ class _Reading:
         self._parallelism = int(options.get(PARALLELISM) or os.cpu_count() or 1)
         self._start = options.get(START)
         self._accounts = options.get(ACCOUNTS)
+        self._errors = options.get(ERRORS)
         self._condition = options.get(CONDITION)
         self._partial = options.get(PARTIAL)
         self._connector: SourceConnector | None = None
@@ -154,18 +161,28 @@ class _Reading:
             accounts.write(Path(self._accounts), partition.split, account)
 
     def _rows(self, split: Split, account: accounts.Account) -> Iterator[pa.RecordBatch]:
-        """The good rows of a split, those that are wanted."""
+        """The good rows of a split, those that are wanted. The bad ones go where the policy says."""
         condition = None if self._condition is None else Condition.from_json(self._condition)
         connector = default_registry().make(self._config)
+        router = self._router(connector, split)
+        if router is not None:
+            connector.wanted = router.wanted
         try:
             for batch in connector.read_batch(split):
                 account.count(batch)
-                if batch.rejected and self._accounts is None:
+                if router is not None:
+                    router.see(batch)
+                elif batch.rejected:
                     self._report(batch)
                 rows = batch.records if condition is None else matching(batch.records, condition)
                 if rows.num_rows:
                     yield rows
+            if router is not None:
+                router.finish()
+                account.dlq, account.limited = router.letters, router.limited
         finally:
+            if router is not None:
+                router.close()
             connector.close()
 
     def _shaped(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -176,6 +193,26 @@ class _Reading:
             return
         for rows in batches:
             yield pa.RecordBatch.from_arrays([rows.column(name) for name in names], schema=target)
+
+    def _router(self, connector: SourceConnector, split: Split) -> Router | None:
+        """None where nobody has said what to do with bad records: they are reported then."""
+        if self._errors is None or self._accounts is None:
+            return None
+        folder = SourceFolder(Path(self._errors))
+        policy = folder.read_policy()
+        # Two views write the same letters; each has a file of its own, so that neither takes the other's away.
+        name = accounts.name_of(split, self._accounts)
+
+        def destination() -> Destination:
+            if policy.path is not None:
+                return FileDestination(Path(policy.path), f"{self._config.name}-{name}")
+            assert policy.topic is not None
+            return KafkaDestination(self._config.name, policy.topic, connector.options, policy.brokers)
+
+        limited = policy.strategy == "dead_letter" and policy.max_per_second > 0
+        limiter = SharedLimiter(folder.bucket, policy.max_per_second) if limited else None
+        health = Path(self._accounts) / "health"
+        return Router(self._config.name, policy, split, health, destination, limiter)
 
     def _report(self, batch: SourceBatch) -> None:
         first = batch.rejected[0]

@@ -32,6 +32,7 @@ def streaming_frame(
     start: Offsets,
     drain: Path,
     accounts: Path,
+    errors: Path,
     event_time: EventTime | None,
     needed: set[str],
     condition: Condition | None = None,
@@ -53,6 +54,7 @@ def streaming_frame(
     own = {
         datasource.SOURCE_NAME: config.name,
         datasource.ACCOUNTS: str(accounts),
+        datasource.ERRORS: str(errors),
         datasource.DRAIN_FILE: str(drain),
         datasource.PARALLELISM: str(spark.sparkContext.defaultParallelism),
         datasource.START: json.dumps(start),

@@ -1,8 +1,9 @@
 """Forebay's SQL: text to statements, statements to text, queries to Spark SQL."""
 
 from forebay.sql.dialect import Forebay
-from forebay.sql.parse import parse, parse_one
+from forebay.sql.parse import parse, parse_condition, parse_one
 from forebay.sql.planning import ViewPlan, plan, plan_select
+from forebay.sql.pushdown import wanted
 from forebay.sql.render import to_sql
 from forebay.sql.statements import (
     AlterSource,
@@ -10,10 +11,13 @@ from forebay.sql.statements import (
     CreateSource,
     CreateView,
     Describe,
+    DiscardDeadLetters,
     Drop,
     Explain,
     OnError,
     OptionValue,
+    RecoverDeadLetters,
+    ReplayDeadLetters,
     Select,
     Show,
     ShowCreate,
@@ -34,11 +38,14 @@ __all__ = [
     "CreateSource",
     "CreateView",
     "Describe",
+    "DiscardDeadLetters",
     "Drop",
     "Explain",
     "Forebay",
     "OnError",
     "OptionValue",
+    "RecoverDeadLetters",
+    "ReplayDeadLetters",
     "Select",
     "Show",
     "ShowCreate",
@@ -47,6 +54,7 @@ __all__ = [
     "ViewPlan",
     "Watermark",
     "parse",
+    "parse_condition",
     "parse_one",
     "plan",
     "plan_select",
@@ -55,4 +63,5 @@ __all__ = [
     "tables",
     "to_sql",
     "type_name",
+    "wanted",
 ]

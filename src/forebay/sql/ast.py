@@ -106,6 +106,20 @@ class Subscribe(exp.Expression):
     arg_types: ClassVar[dict[str, bool]] = {"this": True}
 
 
+class DeadLetters(exp.Expression):
+    """`REPLAY | DISCARD | RECOVER DEAD LETTERS FROM source …`; `this` is the source, `verb` the first word."""
+
+    arg_types: ClassVar[dict[str, bool]] = {
+        "this": True,
+        "verb": True,
+        "where": False,
+        "target": False,
+        "patch": False,
+        "reason": False,
+        "dry_run": False,
+    }
+
+
 class SelectStatement(exp.Expression):
     """A query that stands alone."""
 

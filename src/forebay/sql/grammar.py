@@ -9,8 +9,9 @@ from sqlglot import exp
 from sqlglot.tokens import Token, TokenType
 
 from forebay.sql import ast
-from forebay.sql.clauses import ClauseParser, is_word, shown
+from forebay.sql.clauses import is_word, shown
 from forebay.sql.faults import did_you_mean
+from forebay.sql.letters import LETTER_VERBS, LetterParser
 
 STATEMENTS = (
     "CREATE SOURCE",
@@ -23,9 +24,22 @@ STATEMENTS = (
     "EXPLAIN",
     "SELECT",
     "SUBSCRIBE",
+    "REPLAY | DISCARD | RECOVER DEAD LETTERS",
 )
 THERE_IS = f"there is: {', '.join(STATEMENTS)}"
-_LEADING = ("CREATE", "ALTER", "DROP", "SHOW", "DESCRIBE", "DESC", "EXPLAIN", "SELECT", "WITH", "SUBSCRIBE")
+_LEADING = (
+    "CREATE",
+    "ALTER",
+    "DROP",
+    "SHOW",
+    "DESCRIBE",
+    "DESC",
+    "EXPLAIN",
+    "SELECT",
+    "WITH",
+    "SUBSCRIBE",
+    *LETTER_VERBS,
+)
 # Verbs of SQL we know of and do not have: the answer is "no", not "what?".
 _FOREIGN = frozenset(
     {"INSERT", "UPDATE", "DELETE", "MERGE", "TRUNCATE", "ALTER", "USE", "SET", "RESET", "GRANT", "REVOKE"}
@@ -55,11 +69,11 @@ EVENT_WINDOWS = frozenset(
 ) | {"WINDOW", "SESSION_WINDOW"}
 
 
-class ForebayParser(ClauseParser):
+class ForebayParser(LetterParser):
     """sqlglot's Spark parser, with our statements in front of it."""
 
     FUNCTION_PARSERS: ClassVar[dict[str, Any]] = {
-        **ClauseParser.FUNCTION_PARSERS,
+        **LetterParser.FUNCTION_PARSERS,
         **dict.fromkeys(EVENT_WINDOWS, lambda self: self._parse_event_window()),
     }
 
@@ -111,6 +125,9 @@ class ForebayParser(ClauseParser):
         if self.word("SUBSCRIBE"):
             self.word("TO")
             return ast.Subscribe(this=self.name("the view"))
+        for verb in LETTER_VERBS:
+            if self.word(verb):
+                return self.dead_letters(verb)
         if start.token_type == TokenType.L_PAREN or start.text.upper() in ("SELECT", "WITH", "VALUES"):
             return ast.SelectStatement(query=self._query())
         return self._unknown(start)

@@ -59,11 +59,23 @@ class Lowering:
                 return st.Select(node.args["query"], **self.common)
             case ast.Subscribe():
                 return st.Subscribe(node.name, **self.common)
+            case ast.DeadLetters():
+                return self._dead_letters(node)
             case ast.Explain():
                 inner = Lowering(self.script, *node.this.meta["span"]).statement(node.this)
                 assert isinstance(inner, st.Select | st.CreateView | st.CreateSource)
                 return st.Explain(inner, **self.common)
         raise AssertionError(f"no statement is made of {type(node).__name__}")
+
+    def _dead_letters(self, node: Any) -> st.Statement:
+        args = node.args
+        where, dry_run = args.get("where"), bool(args.get("dry_run"))
+        if args["verb"] == "replay":
+            target, patch = args.get("target"), args.get("patch")
+            return st.ReplayDeadLetters(node.name, where, target, patch, dry_run, **self.common)
+        if args["verb"] == "discard":
+            return st.DiscardDeadLetters(node.name, where, args.get("reason"), dry_run, **self.common)
+        return st.RecoverDeadLetters(node.name, dry_run, **self.common)
 
     def _position(self, node: Any) -> Position | None:
         found = span(node)

@@ -44,6 +44,18 @@ def parse_one(text: str) -> Statement:
     return _statement(script, chunks[0])
 
 
+def parse_condition(text: str) -> Any:
+    """The condition of a WHERE that stands alone, as a command line has it."""
+    script = Script(text)
+    tokens = _tokenize(script)
+    if not tokens:
+        raise SqlSyntaxError("the condition is empty", remedy="for example: error_kind = 'TypeConversion'")
+    try:
+        return Forebay().parser()._parse(lambda parser: parser.lone_condition(), tokens, text)[0]
+    except Fault as fault:
+        raise _error(script, fault) from None
+
+
 def _statement(script: Script, tokens: list[Any]) -> Statement:
     start, end = tokens[0].start, tokens[-1].end + 1
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 from forebay.sql import statements as st
 from forebay.sql.clauses import INCLUDED
@@ -52,6 +53,23 @@ def to_sql(statement: st.Statement, mask: Mask | None = None) -> str:
             return st.query_text(statement.query)
         case st.Subscribe():
             return f"SUBSCRIBE {identifier(statement.view)}"
+        case st.ReplayDeadLetters():
+            clauses = {"TO": statement.target, "PATCH": statement.patch}
+            return _letters("REPLAY", statement.source, statement.where, clauses, statement.dry_run)
+        case st.DiscardDeadLetters():
+            return _letters(
+                "DISCARD", statement.source, statement.where, {"REASON": statement.reason}, statement.dry_run
+            )
+        case st.RecoverDeadLetters():
+            return _letters("RECOVER", statement.source, None, {}, statement.dry_run)
+
+
+def _letters(verb: str, source: str, where: Any, clauses: Mapping[str, str | None], dry_run: bool) -> str:
+    parts = [f"{verb} DEAD LETTERS FROM {identifier(source)}"]
+    if where is not None:
+        parts.append(f"WHERE {st.query_text(where)}")
+    parts += [f"{word} {string(text)}" for word, text in clauses.items() if text is not None]
+    return " ".join(parts + (["DRY RUN"] if dry_run else []))
 
 
 def _flags(or_replace: bool) -> str:

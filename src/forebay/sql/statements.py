@@ -143,6 +143,33 @@ class Subscribe(_Statement):
 
 
 @dataclass(frozen=True)
+class ReplayDeadLetters(_Statement):
+    """`where` is a condition on the columns of `forebay_catalog.dead_letters`, `patch` a JSON merge patch."""
+
+    source: str
+    where: exp.Expression | None = None
+    target: str | None = None
+    patch: str | None = None
+    dry_run: bool = False
+
+
+@dataclass(frozen=True)
+class DiscardDeadLetters(_Statement):
+    source: str
+    where: exp.Expression | None = None
+    reason: str | None = None
+    dry_run: bool = False
+
+
+@dataclass(frozen=True)
+class RecoverDeadLetters(_Statement):
+    """Letters of what the rate limit kept out."""
+
+    source: str
+    dry_run: bool = False
+
+
+@dataclass(frozen=True)
 class Explain(_Statement):
     statement: Select | CreateView | CreateSource
 
@@ -158,6 +185,9 @@ Statement: TypeAlias = (
     | Explain
     | Select
     | Subscribe
+    | ReplayDeadLetters
+    | DiscardDeadLetters
+    | RecoverDeadLetters
 )
 
 

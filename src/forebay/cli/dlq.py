@@ -1,0 +1,389 @@
+"""`forebay dlq`: dead letters looked at, explained, repaired, sent again, put away."""
+
+from __future__ import annotations
+
+import heapq
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+from rich.console import Console
+
+from forebay.cli.inspect import DEFAULT_HOME, HomeOption
+from forebay.cli.letters import draw, draw_list, draw_stats, stats_rows
+from forebay.cli.output import OUTPUT_OPTION, Output, show_rows, words
+from forebay.cli.progress import Waiting
+from forebay.deadletter.entry import Entry
+from forebay.deadletter.stats import Stats
+from forebay.errors import MissingOptionError, OptionConflictError, UnsupportedSqlError
+from forebay.runtime.dead_letters import DeadLetters
+from forebay.runtime.letter_statements import recovered, replayed
+from forebay.runtime.results import Result
+from forebay.runtime.session import Session, connect
+
+dlq_app = typer.Typer(
+    name="dlq",
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    help="Records that did not decode, from the letter to the repair.\n\n"
+    "A source with ON ERROR = 'dead_letter' keeps each of them, byte for byte, with the reason. "
+    "Find out what is wrong ([bold]stats[/], [bold]ls[/], [bold]show[/]); then send them again, as they are or repaired "
+    "([bold]replay[/]), or put them away ([bold]discard[/]). A letter is sent once, however often you ask.\n\n"
+    "A day with it:\n\n"
+    "  forebay dlq stats --source orders\n\n"
+    "  forebay dlq show --source orders orders/3/12345\n\n"
+    '  forebay dlq replay --source orders --where "error_kind = \'SchemaMismatch\'" --patch \'{"currency": "EUR"}\' --dry-run\n\n'
+    "In SQL: SELECT … FROM forebay_catalog.dead_letters, and REPLAY | DISCARD | RECOVER DEAD LETTERS FROM orders.",
+)
+
+SourceOption = Annotated[
+    str | None, typer.Option("--source", "-s", help="the source; all that have letters if not given")
+]
+OneSource = Annotated[
+    str | None, typer.Option("--source", "-s", help="the source; needed if there are several")
+]
+WhereOption = Annotated[
+    str | None,
+    typer.Option(
+        "--where",
+        "-w",
+        help="a condition in SQL on source, topic, partition, offset, timestamp, failed_at, error_kind, error_message, "
+        "field, state, key, value, size, …",
+    ),
+]
+KindOption = Annotated[
+    str | None, typer.Option("--kind", "-k", help="short for --where \"error_kind = '…'\"")
+]
+IdOption = Annotated[
+    list[str] | None, typer.Option("--id", help="this letter, as ls shows it; may be given several times")
+]
+TopicOption = Annotated[
+    str | None,
+    typer.Option("--topic", help="letters of this topic, not of the one that the source writes to now"),
+]
+DryRun = Annotated[bool, typer.Option("--dry-run", "-n", help="say what would happen, and do nothing")]
+
+
+@dlq_app.command()
+def ls(
+    source: SourceOption = None,
+    where: WhereOption = None,
+    kind: KindOption = None,
+    limit: Annotated[int, typer.Option(help="show the newest so many; 0 is all")] = 50,
+    topic: TopicOption = None,
+    output: Annotated[Output, OUTPUT_OPTION] = Output.table,
+    home: HomeOption = DEFAULT_HOME,
+) -> None:
+    """List letters, the newest first.
+
+    Examples: forebay dlq ls -s orders · forebay dlq ls -s orders -w "state = 'open' AND partition = 3" -o jsonl
+    """
+    with connect(home) as session:
+        chosen = list(_chosen(session, source, topic, where, kind))
+        if output is Output.jsonl and not limit:
+            for letters in chosen:
+                with _watched(letters) as reading:
+                    show_rows((_plain(entry) for entry in reading), output)
+            return
+        count = 0
+        newest: list[tuple[int, int, Entry]] = []
+        for letters in chosen:
+            with _watched(letters) as reading:
+                for entry in reading:
+                    count += 1
+                    item = (entry.letter.failed_at_ms, count, entry)
+                    if not limit or len(newest) < limit:
+                        heapq.heappush(newest, item)
+                    else:
+                        heapq.heappushpop(newest, item)
+        rows = [entry for _, _, entry in sorted(newest, reverse=True)]
+        if output is not Output.table:
+            show_rows([_plain(entry) for entry in rows], output)
+            return
+        if rows:
+            draw_list(rows, len(chosen) > 1, Console())
+        if count > len(rows):
+            words.print(f"the newest {len(rows):,} of {count:,}; --limit 0 shows all", highlight=False)
+        if not count:
+            _say_none(chosen)
+
+
+@dlq_app.command()
+def show(
+    id: Annotated[str, typer.Argument(help="a letter's id: topic/partition/offset, as ls shows it")],
+    source: OneSource = None,
+    topic: TopicOption = None,
+    output: Annotated[Output, OUTPUT_OPTION] = Output.table,
+    home: HomeOption = DEFAULT_HOME,
+) -> None:
+    """Explain one letter: what was tried, where it failed, what the record holds, what to do.
+
+    Examples: forebay dlq show -s orders orders/3/12345 · forebay dlq show -s orders 3/12345 -o json
+    """
+    with connect(home) as session:
+        letters = _one(session, source, topic)
+        with _watched(letters) as reading:
+            found = reading.explain(id)
+        if output is Output.table:
+            draw(found, Console())
+            return
+        fields = {
+            **_plain(found.entry),
+            "tried": dict(found.tried),
+            "failed_in": found.part,
+            "failed_from_byte": found.span[0] if found.span else None,
+            "failed_to_byte": found.span[1] if found.span else None,
+            "now": found.now,
+            "remedy": found.remedy,
+            "letter": found.entry.letter.to_json(),
+        }
+        show_rows([fields], output)
+
+
+@dlq_app.command()
+def stats(
+    source: SourceOption = None,
+    where: WhereOption = None,
+    topic: TopicOption = None,
+    output: Annotated[Output, OUTPUT_OPTION] = Output.table,
+    home: HomeOption = DEFAULT_HOME,
+) -> None:
+    """Count letters by kind, state, field, partition and hour.
+
+    Examples: forebay dlq stats · forebay dlq stats -s orders -w "state = 'open'" -o json
+    """
+    with connect(home) as session:
+        chosen = list(_chosen(session, source, topic, where, None))
+        counted: list[tuple[str, Stats]] = []
+        for letters in chosen:
+            with _watched(letters) as reading:
+                counted.append((letters.source, reading.stats()))
+        if output is not Output.table:
+            show_rows([row for name, found in counted for row in stats_rows(name, found)], output)
+            return
+        for name, found in counted:
+            draw_stats(name, found, Console())
+        if not counted:
+            _say_none(chosen)
+
+
+@dlq_app.command()
+def replay(
+    source: OneSource = None,
+    where: WhereOption = None,
+    kind: KindOption = None,
+    id: IdOption = None,
+    to: Annotated[str | None, typer.Option("--to", help="a topic; the source's own if not given")] = None,
+    patch: Annotated[
+        str | None, typer.Option("--patch", help="a JSON merge patch (RFC 7386) on each record's value")
+    ] = None,
+    with_: Annotated[
+        str | None,
+        typer.Option(
+            "--with", help="module:function, which takes a Letter and gives bytes, or None to leave it"
+        ),
+    ] = None,
+    dry_run: DryRun = False,
+    unsure: Annotated[
+        Literal["sent", "unsent"] | None,
+        typer.Option(help="of a replay that was killed, if the topic has lost what would tell"),
+    ] = None,
+    topic: TopicOption = None,
+    output: Annotated[Output, OUTPUT_OPTION] = Output.table,
+    home: HomeOption = DEFAULT_HOME,
+) -> None:
+    """Send open letters' records again: their own bytes, or repaired ones. Each once, also if this is killed.
+
+    A record that fails again gets a new letter, and its first one becomes failed_again. Ends with 1 if some
+    could not be sent.
+
+    Examples:
+
+      forebay dlq replay -s orders --dry-run
+
+      forebay dlq replay -s orders -k SchemaMismatch --patch '{"currency": "EUR"}'
+
+      forebay dlq replay -s orders --with repairs:cents_to_euros --to orders-repaired
+    """
+    with connect(home) as session:
+        letters = _narrowed(_one(session, source, topic), where, kind, id)
+        with _watched(letters) as reading:
+            report = reading.replay(to=to, patch=patch, repair=with_, dry_run=dry_run, unsure=unsure)
+        _say(replayed(report), output)
+        if dry_run and output is Output.table:
+            for outgoing in report.examples:
+                value = outgoing.value or b""
+                text = value[:200].decode(errors="replace") + ("…" if len(value) > 200 else "")
+                words.print(f"  {outgoing.entry.id}: {text}", markup=False, highlight=False)
+        if report.problem_count:
+            raise typer.Exit(1)
+
+
+@dlq_app.command()
+def export(
+    source: SourceOption = None,
+    where: WhereOption = None,
+    kind: KindOption = None,
+    file: Annotated[
+        Path | None, typer.Option("--file", "-f", help="write here; to stdout if not given", dir_okay=False)
+    ] = None,
+    topic: TopicOption = None,
+    home: HomeOption = DEFAULT_HOME,
+) -> None:
+    """Write letters as JSON lines: raw_bytes_base64, error_message, error_kind, …
+
+    Examples: forebay dlq export -s orders -f letters.jsonl · forebay dlq export -s orders | jq .error_message
+    """
+    with connect(home) as session:
+        chosen = list(_chosen(session, source, topic, where, kind))
+        draft = file.with_name(f"{file.name}.tmp") if file else None
+        handle = draft.open("w", encoding="utf-8") if draft else sys.stdout
+        try:
+            written = 0
+            for letters in chosen:
+                with _watched(letters) as reading:
+                    written += reading.export(handle)
+        except BaseException:
+            if draft:
+                handle.close()
+                draft.unlink(missing_ok=True)
+            raise
+        if draft and file:
+            handle.close()
+            draft.replace(file)
+        words.print(
+            f"{written:,} letters written{f' to {file}' if file else ''}", markup=False, highlight=False
+        )
+
+
+@dlq_app.command()
+def discard(
+    reason: Annotated[
+        str, typer.Option("--reason", "-r", help="why; it stays with the letter", show_default=False)
+    ],
+    source: OneSource = None,
+    where: WhereOption = None,
+    kind: KindOption = None,
+    id: IdOption = None,
+    all_: Annotated[bool, typer.Option("--all", help="all open letters of the source")] = False,
+    dry_run: DryRun = False,
+    topic: TopicOption = None,
+    output: Annotated[Output, OUTPUT_OPTION] = Output.table,
+    home: HomeOption = DEFAULT_HOME,
+) -> None:
+    """Mark open letters as not wanted: no replay sends them. Their bytes stay where they are.
+
+    Examples: forebay dlq discard -s orders --id orders/3/12345 -r "load test" · forebay dlq discard -s orders --all -r old
+    """
+    if not (where or kind or id or all_):
+        raise MissingOptionError("which letters?", remedy="--where, --kind, --id, or --all")
+    with connect(home) as session:
+        letters = _narrowed(_one(session, source, topic), where, kind, id)
+        with _watched(letters) as reading:
+            count = reading.discard(reason, dry_run=dry_run)
+        note = f"{count:,} letters {'would be ' if dry_run else ''}discarded"
+        _say(
+            Result.of(("source", "discarded", "dry_run"), [(letters.source, count, dry_run)], [note]), output
+        )
+
+
+@dlq_app.command()
+def recover(
+    source: OneSource = None,
+    dry_run: DryRun = False,
+    output: Annotated[Output, OUTPUT_OPTION] = Output.table,
+    home: HomeOption = DEFAULT_HOME,
+) -> None:
+    """Write letters for what max_errors_per_second kept out, as long as the source's topic still holds it.
+
+    Example: forebay dlq recover -s orders
+    """
+    with connect(home) as session:
+        with _watched(_one(session, source, None)) as reading:
+            report = reading.recover(dry_run=dry_run)
+        _say(recovered(report), output)
+
+
+# -- which letters -----------------------------------------------------------------------------------
+
+
+def _chosen(
+    session: Session, source: str | None, topic: str | None, where: str | None, kind: str | None
+) -> Iterator[DeadLetters]:
+    """Of one source, or of all that write letters."""
+    if source is None and topic is not None:
+        raise MissingOptionError("--topic needs --source: whose letters?", option="source")
+    names = [source] if source is not None else [found.name for found in session.sources()]
+    for name in names:
+        try:
+            letters = session.dead_letters(name, topic=topic)
+        except UnsupportedSqlError:
+            if source is not None:
+                raise
+            continue
+        yield _narrowed(letters, where, kind, None)
+
+
+def _one(session: Session, source: str | None, topic: str | None) -> DeadLetters:
+    if source is None:
+        having = list(_chosen(session, None, None, None, None))
+        if len(having) == 1 and topic is None:
+            return having[0]
+        listed = ", ".join(letters.source for letters in having) or "none"
+        raise MissingOptionError(
+            "whose letters?", option="source", remedy=f"--source; sources that write dead letters: {listed}"
+        )
+    return session.dead_letters(source, topic=topic)
+
+
+def _narrowed(
+    letters: DeadLetters, where: str | None, kind: str | None, ids: list[str] | None
+) -> DeadLetters:
+    if where is not None:
+        letters = letters.where(where)
+    if kind is not None:
+        letters = letters.where(f"error_kind = {_quoted(kind)}")
+    if ids:
+        if where is not None or kind is not None:
+            raise OptionConflictError("--id names letters, --where and --kind select them: choose one")
+        letters = letters.only(ids)
+    return letters
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("\\", "\\\\").replace("'", "''") + "'"
+
+
+@contextmanager
+def _watched(letters: DeadLetters) -> Iterator[DeadLetters]:
+    with Waiting(f"reading letters of {letters.source}") as waiting:
+        yield letters.watched_by(waiting)
+
+
+def _say(result: Result, output: Output) -> None:
+    """What was done: in words for people, as a row for programs."""
+    if output is Output.table:
+        for line in result.notes:
+            print(line)
+    else:
+        show_rows(result.rows(), output)
+
+
+def _plain(entry: Entry) -> dict[str, Any]:
+    """A row of `-o json`: what a program wants to filter by; the bytes are in `export` and `show`."""
+    row = entry.row([name for name in entry.row() if name not in ("key_bytes", "value_bytes", "headers")])
+    return {"id": row.pop("id"), **row}
+
+
+def _say_none(chosen: list[DeadLetters]) -> None:
+    if not chosen:
+        words.print(
+            "no source writes dead letters: CREATE SOURCE … ON ERROR = 'dead_letter' WITH (…)", markup=False
+        )
+    for letters in chosen:
+        words.print(
+            f"no such letters of '{letters.source}' in {letters.place}", markup=False, highlight=False
+        )

@@ -1,0 +1,187 @@
+"""Why a record was refused, for a person: what was tried, where it failed, what it looks like, what to do."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from forebay.connectors.contract import SourceConfig
+from forebay.deadletter.entry import Entry
+from forebay.deadletter.letter import Letter
+from forebay.deadletter.locate import Span, locate
+from forebay.errors import ForebayError
+from forebay.formats import Kind
+from forebay.kafka.columns import layout
+from forebay.kafka.rows import FORMAT_OPTIONS, RowDecoder
+from forebay.options import Options
+from forebay.sql import type_name
+
+WIDTH = 16  # bytes a line, as every hex dump has it
+SHOWN_LINES = 24  # of a long record: around the place where it failed
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line of a dump. `marked` are the places in it, 0 to 15, that are at fault."""
+
+    at: int
+    data: bytes
+    marked: frozenset[int]
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """All that is known about one letter."""
+
+    entry: Entry
+    tried: tuple[tuple[str, str], ...]  # what, and with what
+    part: str  # "key" or "value": what the dump is of
+    span: Span | None  # the bytes at fault
+    lines: tuple[Line, ...]
+    hidden: int  # bytes that the dump leaves out
+    now: str  # what decoding it says today
+    remedy: str
+
+
+@dataclass(frozen=True)
+class _Record:
+    """A letter's record, as a decoder takes a message of Kafka's."""
+
+    letter: Letter
+
+    def topic(self) -> str:
+        return self.letter.topic
+
+    def partition(self) -> int:
+        return self.letter.partition
+
+    def offset(self) -> int:
+        return self.letter.offset
+
+    def key(self) -> bytes | None:
+        return self.letter.key
+
+    def value(self) -> bytes | None:
+        return self.letter.value
+
+    def headers(self) -> list[tuple[str, bytes | None]]:
+        return list(self.letter.headers)
+
+    def timestamp(self) -> tuple[int, int]:
+        return (1, self.letter.timestamp_ms) if self.letter.timestamp_ms is not None else (0, 0)
+
+
+def explain(entry: Entry, config: SourceConfig, options: Options, url: str | None) -> Explanation:
+    """`url` is the registry's address as it may be shown."""
+    letter = entry.letter
+    key = letter.stage == "KEY"
+    prefix = "key." if key else ""
+    form = str((options["key.format"] or "raw") if key else options["format"])
+    payload = letter.key if key else letter.value
+    parts = layout(config.schema, options)
+    columns = (parts.keys if key else parts.values).fieldNames()
+    given = {
+        name.removeprefix(prefix): str(options[name])
+        for name in options
+        if name.startswith(tuple(prefix + start for start in FORMAT_OPTIONS)) and options[name] is not None
+    }
+    path = letter.field.removeprefix("key.") if letter.field and key else letter.field
+    span = locate(form, payload, letter.message, path, columns, given) if payload else None
+    lines, hidden = dump(payload or b"", span)
+    now = _decoded_now(letter, config, options)
+    return Explanation(
+        entry, _tried(form, payload, config, url), "key" if key else "value", span, lines, hidden, now,
+        _remedy(entry, form, now, config),
+    )  # fmt: skip
+
+
+def dump(data: bytes, span: Span | None) -> tuple[tuple[Line, ...], int]:
+    """The lines around what is at fault, the first of all always; and how many bytes that leaves out."""
+    starts = list(range(0, len(data), WIDTH))
+    if len(starts) > SHOWN_LINES:
+        middle = span[0] // WIDTH if span else 0
+        first = max(0, min(middle - SHOWN_LINES // 2, len(starts) - SHOWN_LINES))
+        starts = [0, *starts[first + (first > 0) : first + SHOWN_LINES]] if first else starts[:SHOWN_LINES]
+    low, high = span or (0, 0)
+    lines = tuple(
+        Line(
+            at,
+            data[at : at + WIDTH],
+            frozenset(place for place in range(len(data[at : at + WIDTH])) if low <= at + place < high),
+        )
+        for at in starts
+    )
+    return lines, len(data) - sum(len(line.data) for line in lines)
+
+
+def _tried(
+    form: str, payload: bytes | None, config: SourceConfig, url: str | None
+) -> tuple[tuple[str, str], ...]:
+    found = [("format", form)]
+    if url is not None:
+        framed = payload is not None and len(payload) >= 5 and payload[0] == 0
+        which = (
+            f"schema id {int.from_bytes(payload[1:5], 'big')}" if framed and payload else "no schema id in it"
+        )
+        found.append(("registry", f"{url}, {which}"))
+    listed = ", ".join(
+        f"{field.name} {type_name(field.dataType)}{'' if field.nullable else ' NOT NULL'}"
+        for field in config.schema.fields
+    )
+    found.append(("columns", listed or "those of the format"))
+    return tuple(found)
+
+
+def _decoded_now(letter: Letter, config: SourceConfig, options: Options) -> str:
+    """Whether the source, as it is defined now, would take it."""
+    if not letter.whole or letter.size < 0:
+        return "not tried: the letter has only a part of the record"
+    try:
+        records: Sequence[Any] = [_Record(letter)]
+        batches = list(RowDecoder(config.schema, options).decode(records))
+    except ForebayError as error:
+        return f"not tried: {error.message}"
+    rejected = [bad for batch in batches for bad in batch.rejected]
+    if rejected:
+        same = rejected[0].message == letter.message
+        return (
+            "refused, for the same reason" if same else f"refused: {rejected[0].kind}: {rejected[0].message}"
+        )
+    return "decodes"
+
+
+_ADVICE = {
+    Kind.MalformedPayload: "whoever wrote this record did not write {form}. A few: repair them with a function "
+    "(replay --with module:function) or discard them. All: the source's FORMAT is another",
+    Kind.SchemaMismatch: "add what is missing (replay {repair}), or declare {column} without NOT NULL in "
+    "CREATE OR REPLACE SOURCE and replay",
+    Kind.TypeConversion: "correct the value (replay {repair}), or declare {column} with a type that takes "
+    "it in CREATE OR REPLACE SOURCE and replay",
+    Kind.UnknownSchemaId: "the registry does not know this id: register the schema where the source looks for it, "
+    "or correct USING SCHEMA REGISTRY (url = …), and replay",
+    Kind.PayloadTooLarge: "the record is larger than the source takes: raise its limit and replay, or discard it",
+    Kind.Other: "the message above says what happened; replay when its cause is gone, or discard it",
+}
+
+
+def _remedy(entry: Entry, form: str, now: str, config: SourceConfig) -> str:
+    letter = entry.letter
+    replay = f"forebay dlq replay --source {letter.source} --id {entry.id}"
+    if str(entry.outcome.state) != "open":
+        return f"none needed: it is {entry.outcome.state}" + (
+            f" ({entry.outcome.reason})" if entry.outcome.reason else ""
+        )
+    if now == "decodes":
+        return f"the source takes it now: {replay}"
+    field = (letter.field or "").removeprefix("key.")
+    column = re.split(r"[.\[]", field)[0] if field else "the column"
+    text = form in ("json", "debezium-json") and letter.stage == "VALUE"
+    named = column if field else "field"
+    repair = "--patch '{\"" + named + "\": …}'" if text else "--with module:function"
+    try:
+        advice = _ADVICE[Kind(letter.kind)]
+    except ValueError:
+        advice = _ADVICE[Kind.Other]
+    return advice.format(form=form, column=column, repair=repair)

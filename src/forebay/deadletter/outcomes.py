@@ -1,0 +1,257 @@
+"""What became of each letter, and what a replay was about to send when it was killed.
+
+A letter that nobody has touched has no row here: it is open. Rows outlive their source, as its letters do: one that is
+dropped and created again must not send them again. The rows are in the catalog's file, on a
+connection of their own that waits for the disk: a replay that is forgotten after a power cut is sent twice.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sqlite3
+import threading
+import time
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from forebay.deadletter.letter import Letter
+
+Identity = tuple[str, int, int]
+"""Topic, partition and offset of the record that a letter is about."""
+
+Marks = Mapping[Identity, str]
+"""Letters, each with its mark: see `mark_of`."""
+
+Sent = Mapping[Identity, tuple[int | None, int | None]]
+"""Where each replayed letter is now: partition and offset in the target topic, where that can be told."""
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS dead_letter_outcomes (
+    source TEXT NOT NULL, topic TEXT NOT NULL, partition INTEGER NOT NULL, "offset" INTEGER NOT NULL,
+    mark TEXT NOT NULL, state TEXT NOT NULL, at_ms INTEGER NOT NULL, reason TEXT, replay_id TEXT, target_topic TEXT,
+    target_partition INTEGER, target_offset INTEGER, PRIMARY KEY (source, topic, partition, "offset")
+) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS dead_letter_replays ON dead_letter_outcomes (replay_id);
+CREATE TABLE IF NOT EXISTS dead_letter_intents (
+    replay_id TEXT PRIMARY KEY, source TEXT NOT NULL, target TEXT NOT NULL, since TEXT NOT NULL, letters TEXT NOT NULL
+);
+CREATE TABLE IF NOT EXISTS dead_letter_replayers (source TEXT PRIMARY KEY, transactional_id TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS dead_letter_watches (
+    source TEXT NOT NULL, place TEXT NOT NULL, positions TEXT NOT NULL, PRIMARY KEY (source, place)
+);
+"""
+
+
+class State(StrEnum):
+    """Where a letter is in its life."""
+
+    open = "open"  # nobody has decided yet
+    replayed = "replayed"  # sent once more, and nothing bad was heard of it
+    failed_again = "failed_again"  # sent once more, and refused again: there is a new letter about it
+    discarded = "discarded"  # somebody decided that it is not wanted
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a letter; `reason` is why it was discarded, or where the letter is that it came to again."""
+
+    state: State = State.open
+    at_ms: int | None = None
+    reason: str | None = None
+    replay_id: str | None = None
+    target_topic: str | None = None
+    target_partition: int | None = None
+    target_offset: int | None = None
+
+
+OPEN = Outcome()
+
+
+@dataclass(frozen=True)
+class Intent:
+    """Letters that were about to be sent in one transaction, and where the target's partitions ended then."""
+
+    replay_id: str
+    target: str
+    since: Mapping[int, int]
+    letters: Marks
+
+
+class Outcomes:
+    """One connection, usable from any thread of a process."""
+
+    def __init__(self, path: Path) -> None:
+        self._lock = threading.RLock()
+        self._db = sqlite3.connect(path, check_same_thread=False, timeout=30, isolation_level=None)
+        self._db.execute("PRAGMA journal_mode=WAL")
+        self._db.execute("PRAGMA synchronous=FULL")
+        self._db.executescript(_SCHEMA)
+
+    def close(self) -> None:
+        with self._lock:
+            self._db.close()
+
+    @contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        with self._lock:
+            self._db.execute("BEGIN IMMEDIATE")
+            try:
+                yield self._db
+            except BaseException:
+                self._db.execute("ROLLBACK")
+                raise
+            self._db.execute("COMMIT")
+
+    # -- states --------------------------------------------------------------------------------------
+
+    def of(self, source: str, letter: Letter) -> Outcome:
+        with self._lock:
+            row = self._db.execute(
+                "SELECT mark, state, at_ms, reason, replay_id, target_topic, target_partition, target_offset FROM "
+                'dead_letter_outcomes WHERE source = ? AND topic = ? AND partition = ? AND "offset" = ?',
+                (source, *letter.identity),
+            ).fetchone()
+        if row is None or (row[0] and mark_of(letter) not in ("", row[0])):
+            return OPEN
+        return Outcome(State(row[1]), *row[2:])
+
+    def discard(self, source: str, letters: Marks, reason: str) -> None:
+        with self._transaction() as db:
+            db.executemany(
+                "INSERT OR REPLACE INTO dead_letter_outcomes "
+                "VALUES (?, ?, ?, ?, ?, 'discarded', ?, ?, NULL, NULL, NULL, NULL)",
+                [(source, *identity, mark, _now(), reason) for identity, mark in letters.items()],
+            )
+
+    def failed_again(self, replay_id: str, first: Identity, letter: Identity) -> bool:
+        """A replayed record came to a letter once more; True if this is news."""
+        with self._transaction() as db:
+            done = db.execute(
+                "UPDATE dead_letter_outcomes SET state = 'failed_again', at_ms = ?, reason = ? WHERE replay_id = ? "
+                "AND topic = ? AND partition = ? AND \"offset\" = ? AND state = 'replayed'",
+                (_now(), f"again as {identity_text(letter)}", replay_id, *first),
+            )
+            return done.rowcount > 0
+
+    def any_of(self, source: str) -> bool:
+        with self._lock:
+            found = self._db.execute(
+                "SELECT 1 FROM dead_letter_outcomes WHERE source = ? LIMIT 1", (source,)
+            ).fetchone()
+        return found is not None
+
+    def any_replayed(self) -> bool:
+        with self._lock:
+            found = self._db.execute(
+                "SELECT 1 FROM dead_letter_outcomes WHERE state = 'replayed' LIMIT 1"
+            ).fetchone()
+        return found is not None
+
+    # -- replays -------------------------------------------------------------------------------------
+
+    def transactional_id(self, source: str) -> str:
+        """The same for all replays of a source from this home: each fences off the one before it."""
+        with self._transaction() as db:
+            db.execute(
+                "INSERT OR IGNORE INTO dead_letter_replayers VALUES (?, ?)",
+                (source, f"forebay-replay-{source}-{uuid.uuid4().hex[:12]}"),
+            )
+            row = db.execute(
+                "SELECT transactional_id FROM dead_letter_replayers WHERE source = ?", (source,)
+            ).fetchone()
+        return str(row[0])
+
+    def intend(self, source: str, intent: Intent) -> None:
+        with self._transaction() as db:
+            db.execute(
+                "INSERT INTO dead_letter_intents VALUES (?, ?, ?, ?, ?)",
+                (intent.replay_id, source, intent.target, json.dumps(intent.since),
+                 json.dumps([(*identity, mark) for identity, mark in intent.letters.items()])),
+            )  # fmt: skip
+
+    def intents(self, source: str) -> list[Intent]:
+        with self._lock:
+            rows = self._db.execute(
+                "SELECT replay_id, target, since, letters FROM dead_letter_intents WHERE source = ?",
+                (source,),
+            ).fetchall()
+        return [
+            Intent(
+                replay_id,
+                target,
+                {int(number): offset for number, offset in json.loads(since).items()},
+                {(topic, number, offset): mark for topic, number, offset, mark in json.loads(letters)},
+            )
+            for replay_id, target, since, letters in rows
+        ]
+
+    def settle(self, source: str, intent: Intent, sent: Sent) -> None:
+        """The intent came to this: those in `sent` are replayed, the others as open as they were."""
+        with self._transaction() as db:
+            db.executemany(
+                "INSERT OR REPLACE INTO dead_letter_outcomes VALUES (?, ?, ?, ?, ?, 'replayed', ?, NULL, ?, ?, ?, ?)",
+                [
+                    (
+                        source,
+                        *identity,
+                        intent.letters.get(identity, ""),
+                        _now(),
+                        intent.replay_id,
+                        intent.target,
+                        partition,
+                        offset,
+                    )
+                    for identity, (partition, offset) in sent.items()
+                ],
+            )
+            db.execute("DELETE FROM dead_letter_intents WHERE replay_id = ?", (intent.replay_id,))
+
+    # -- how far letters have been looked through for records that failed again ------------------------
+
+    def watched(self, source: str, place: str) -> dict[int, int] | None:
+        with self._lock:
+            row = self._db.execute(
+                "SELECT positions FROM dead_letter_watches WHERE source = ? AND place = ?", (source, place)
+            ).fetchone()
+        return {int(number): offset for number, offset in json.loads(row[0]).items()} if row else None
+
+    def watch(self, source: str, place: str, positions: Mapping[int, int]) -> None:
+        with self._transaction() as db:
+            db.execute(
+                "INSERT OR REPLACE INTO dead_letter_watches VALUES (?, ?, ?)",
+                (source, place, json.dumps(positions)),
+            )
+
+
+def mark_of(letter: Letter) -> str:
+    """What tells a record from another one at the same place, after its topic was deleted and made again.
+
+    The same in every letter about it, however much of it the letter carries; empty where the letter does not know.
+    """
+    if letter.size < 0:
+        return ""
+    key = hashlib.sha256(letter.key).hexdigest()[:16] if letter.key is not None else "-"
+    return f"{letter.timestamp_ms}:{letter.size}:{key}"
+
+
+def identity_text(identity: Identity) -> str:
+    """`orders/3/12345`: what people type, and what `forebay.replayed.from` holds."""
+    topic, partition, offset = identity
+    return f"{topic}/{partition}/{offset}"
+
+
+def parse_identity(text: str) -> Identity:
+    """ValueError if it is none."""
+    topic, partition, offset = text.rsplit("/", 2)
+    if not topic or not partition.isdigit() or not offset.isdigit():
+        raise ValueError(text)
+    return topic, int(partition), int(offset)
+
+
+def _now() -> int:
+    return int(time.time() * 1000)

@@ -1,0 +1,174 @@
+"""Reads the letters of a source: each once, with what became of it.
+
+They are read one after the other and not kept, so that a million of them take no more memory than a few.
+What was written while reading is for the next reader.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from confluent_kafka import Message
+
+from forebay.deadletter.entry import Entry, replayed_from
+from forebay.deadletter.letter import Letter, NotALetterError
+from forebay.deadletter.outcomes import OPEN, Outcomes
+from forebay.deadletter.seen import Seen
+from forebay.errors import UnknownTopicError
+from forebay.kafka.admin import Cluster
+from forebay.kafka.consumers import CACHE
+from forebay.kafka.offsets import Range
+from forebay.kafka.reader import RangeReader
+from forebay.kafka.settings import consumer_settings
+from forebay.options import Options
+
+log = logging.getLogger("forebay.deadletter")
+
+CHUNK = 200  # letters may carry a megabyte each
+QUEUE_KB = 16_384  # what the client library may fetch ahead, for the same reason
+
+Progress = Callable[[int, int], None]
+"""Hears how many of how many have been looked at; letters written twice count twice."""
+
+
+def silent(done: int, total: int) -> None:
+    """For those who do not want to know."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a source's letters are: a topic, or a file or folder of JSON lines."""
+
+    topic: str | None = None
+    path: Path | None = None
+    brokers: str | None = None  # of the topic, where they are not the source's
+
+    def options(self, of_source: Options) -> Options:
+        """How its topic is reached: like the source's topics, but for other brokers."""
+        if self.brokers is None:
+            return of_source
+        return of_source.table.bind({**of_source.given, "bootstrap.servers": self.brokers})
+
+    def __str__(self) -> str:
+        return f"topic '{self.topic}'" if self.topic else str(self.path)
+
+
+class LetterReader:
+    """The letters of one source in one place."""
+
+    def __init__(self, source: str, place: Place, options: Options, outcomes: Outcomes) -> None:
+        self.source = source
+        self.place = place
+        self._options = place.options(options)
+        self._outcomes = outcomes
+        self.strangers = 0  # records there that no one of ours wrote
+
+    def entries(self, progress: Progress = silent) -> Iterator[Entry]:
+        """Every letter once. Letters whose record failed again after its replay are known before the first."""
+        self.refresh(progress)
+        seen = Seen()
+        self.strangers = 0
+        touched = self._outcomes.any_of(self.source)
+        for letter in self._letters({}, progress):
+            if seen.add(letter.identity):
+                yield Entry(letter, self._outcomes.of(self.source, letter) if touched else OPEN)
+        if self.strangers:
+            log.warning("%d in %s are no dead letters of Forebay, and left out", self.strangers, self.place)
+
+    def refresh(self, progress: Progress = silent) -> None:
+        """Look through what is new for letters about records that were replayed."""
+        if not self._outcomes.any_replayed():
+            return
+        ends = self.ends()
+        since = self._outcomes.watched(self.source, str(self.place)) or {}
+        for letter in self._letters(since, progress):
+            told = replayed_from(letter)
+            if told is not None:
+                self._outcomes.failed_again(*told, letter.identity)
+        self._outcomes.watch(self.source, str(self.place), ends)
+
+    def watch(self) -> None:
+        """From here on: a record that is replayed now cannot have come to a letter before."""
+        if self._outcomes.watched(self.source, str(self.place)) is None:
+            self._outcomes.watch(self.source, str(self.place), self.ends())
+
+    def ends(self) -> dict[int, int]:
+        """Where the partitions of the topic end now; nothing for files, which are always read whole."""
+        if self.place.topic is None:
+            return {}
+        with _cluster(self._options) as cluster:
+            try:
+                topic = cluster.describe([self.place.topic])[self.place.topic]
+            except UnknownTopicError:
+                return {}  # it is made with the first letter
+            found = cluster.latest([(topic.name, number) for number in range(topic.partitions)])
+        return {number: offset for (_, number), offset in found.items()}
+
+    def _letters(self, since: Mapping[int, int], progress: Progress) -> Iterator[Letter]:
+        found = self._from_topic(since, progress) if self.place.topic else self._from_files()
+        return (letter for letter in found if letter.source == self.source)
+
+    def _from_topic(self, since: Mapping[int, int], progress: Progress) -> Iterator[Letter]:
+        topic = self.place.topic
+        assert topic is not None
+        ends = self.ends()
+        with _cluster(self._options) as cluster:
+            starts = cluster.earliest([(topic, number) for number in ends])
+        ranges = []
+        for number, end in ends.items():
+            # Where it ends before it was watched from, it is another topic of that name.
+            known = since.get(number, 0) if since.get(number, 0) <= end else 0
+            ranges.append(Range(topic, number, min(end, max(starts[topic, number], known)), end))
+        total = sum(len(item) for item in ranges)
+        done = 0
+        for messages in read_ranges(ranges, self._options):
+            for message in messages:
+                try:
+                    yield Letter.from_kafka(message.key(), message.value(), message.headers())
+                except NotALetterError:
+                    self.strangers += 1
+            done += len(messages)
+            progress(min(done, total), total)
+
+    def _from_files(self) -> Iterator[Letter]:
+        path = self.place.path
+        assert path is not None
+        files = sorted(file for file in path.rglob("*.jsonl")) if path.is_dir() else [path]
+        for file in files:
+            if not file.exists():
+                continue
+            with file.open(encoding="utf-8") as lines:
+                for line in lines:
+                    try:
+                        yield Letter.from_json(json.loads(line))
+                    except (NotALetterError, ValueError):
+                        self.strangers += 1  # also a line that a crash cut off: it was written again
+
+
+def read_ranges(
+    ranges: list[Range],
+    options: Options,
+    on_lost: Callable[[Range], None] = lambda lost: None,
+    isolation: str = "read_committed",
+) -> Iterator[list[Message]]:
+    """The records of these ranges, one range a partition, some at a time."""
+    wanted = [item for item in ranges if len(item) > 0]
+    if not wanted:
+        return
+    more = {"isolation.level": isolation, "queued.max.messages.kbytes": QUEUE_KB}
+    with CACHE.borrow(consumer_settings(options, **more)) as consumer:
+        yield from RangeReader(consumer, wanted, options, on_lost).chunks(CHUNK)
+
+
+@contextmanager
+def _cluster(options: Options) -> Iterator[Cluster]:
+    cluster = Cluster(options)
+    try:
+        yield cluster
+    finally:
+        cluster.close()

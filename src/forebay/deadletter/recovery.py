@@ -1,0 +1,113 @@
+"""Recovery: letters for records that the rate limit kept out, read again where the topic still has them.
+
+The ledger has stretches of the log, each with how many of its bad records have no letter. A stretch is read and
+decoded again; what does not decode and has no letter gets one. Letters are counted once by identity, so a
+recovery that is killed half-way is run again and nothing is there twice.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from confluent_kafka import Message
+
+from forebay.connectors.contract import SourceConfig, Stretch
+from forebay.deadletter.policy import ErrorPolicy
+from forebay.deadletter.reader import Progress, read_ranges, silent
+from forebay.deadletter.router import letter
+from forebay.deadletter.seen import Seen
+from forebay.deadletter.writer import Destination
+from forebay.kafka.admin import Cluster
+from forebay.kafka.offsets import Range
+from forebay.kafka.rows import RowDecoder
+from forebay.options import Options
+
+
+@dataclass
+class RecoveryReport:
+    """What came back of what was kept out."""
+
+    source: str
+    dry_run: bool = False
+    kept_out: int = 0  # as the ledger has it
+    recovered: int = 0  # letters written; in a dry run, those that would be
+    gone: int = 0  # the topic has lost them
+    changed: int = 0  # they are not bad any more: the source takes them now, or compaction took them away
+    ranges: list[str] = field(default_factory=list)  # of those that are gone or changed
+
+
+class Recovery:
+    """Of one source. `known` are the identities that have a letter."""
+
+    def __init__(
+        self,
+        config: SourceConfig,
+        options: Options,
+        policy: ErrorPolicy,
+        known: Seen,
+        destination: Callable[[], Destination],
+    ) -> None:
+        self._source = config.name
+        self._options = options
+        self._policy = policy
+        self._rows = RowDecoder(config.schema, options)
+        self._known = known
+        self._make = destination
+
+    def run(
+        self,
+        stretches: Sequence[Stretch],
+        settle: Callable[[Stretch], None],
+        *,
+        dry_run: bool = False,
+        progress: Progress = silent,
+    ) -> RecoveryReport:
+        """`settle` hears of each stretch whose letters are durable."""
+        report = RecoveryReport(self._source, dry_run, kept_out=sum(stretch.bad for stretch in stretches))
+        starts = self._starts(stretches)
+        total, done = sum(stretch.end - stretch.start for stretch in stretches), 0
+        for stretch in stretches:
+            first = max(stretch.start, starts[stretch.topic, stretch.partition])
+            destination = self._make()
+            found = 0
+            part = Range(stretch.topic, stretch.partition, min(first, stretch.end), stretch.end)
+            for messages in read_ranges([part], self._options):
+                found += self._write(messages, destination, dry_run)
+                progress(min(total, done + messages[-1].offset() - stretch.start), total)
+            if not dry_run:
+                destination.flush()
+                settle(stretch)
+            done += stretch.end - stretch.start
+            self._account(report, stretch, found, lost=first > stretch.start)
+        return report
+
+    def _starts(self, stretches: Sequence[Stretch]) -> dict[tuple[str, int], int]:
+        cluster = Cluster(self._options)
+        try:
+            return cluster.earliest({(stretch.topic, stretch.partition) for stretch in stretches})
+        finally:
+            cluster.close()
+
+    def _write(self, messages: Sequence[Message], destination: Destination, dry_run: bool) -> int:
+        now, written = int(time.time() * 1000), 0
+        for batch in self._rows.decode(messages, whole=True):
+            for bad in batch.rejected:
+                if not self._known.add((bad.topic, bad.partition, bad.offset)):
+                    continue
+                written += 1
+                if not dry_run:
+                    destination.write(letter(self._source, bad, self._policy, now))
+        return written
+
+    def _account(self, report: RecoveryReport, stretch: Stretch, found: int, *, lost: bool) -> None:
+        report.recovered += found
+        missing = max(0, stretch.bad - found)
+        if not missing:
+            return
+        if lost:
+            report.gone += missing
+        else:
+            report.changed += missing
+        report.ranges.append(str(Range(stretch.topic, stretch.partition, stretch.start, stretch.end)))

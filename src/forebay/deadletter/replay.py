@@ -1,0 +1,401 @@
+"""Replay: letters' records sent again, each once, whatever happens on the way.
+
+Some letters at a time go in one Kafka transaction. Before it begins, an intent is written down: which letters,
+and where the target topic ends. After it, they are marked replayed. A process that is killed in between leaves
+the intent; the next replay first fences the dead one off (same transactional id), so that nothing of it can
+still arrive, and then looks in the target topic, from where it ended then, for records that carry the intent's
+id. A transaction is there as a whole or not at all, so that tells what became of the letters.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+
+from forebay.deadletter.entry import REPLAY_ID, REPLAYED_FROM, Entry
+from forebay.deadletter.letter import Letter
+from forebay.deadletter.outcomes import (
+    Identity,
+    Intent,
+    Outcomes,
+    Sent,
+    State,
+    identity_text,
+    mark_of,
+    parse_identity,
+)
+from forebay.deadletter.reader import LetterReader, Progress, read_ranges, silent
+from forebay.deadletter.repair import Repair, RepairError
+from forebay.deadletter.where import Condition, everything
+from forebay.errors import OffsetOutOfRangeError, ReplayFailedError, UnknownTopicError
+from forebay.kafka.admin import Cluster
+from forebay.kafka.offsets import Range
+from forebay.kafka.settings import CLIENT_LOG, connection_settings, translate
+from forebay.options import Options
+
+LETTERS = 500  # in one transaction: few enough to be over in a moment, many enough that its cost is shared
+BYTES = 8 << 20
+PATIENCE_S = 60.0  # for the broker to open or end a transaction
+SETTLE_S = 90.0  # for transactions of others, which hide what is behind them: the broker ends them after 60 s
+Unsure = Literal["sent", "unsent"]
+VISIBLE_S = 10.0  # an open transaction of somebody else may hide it longer; it is committed all the same
+PROBLEMS_KEPT = 100
+
+
+@dataclass(frozen=True)
+class Outgoing:
+    """What is sent for a letter. `partition` is None where the target's own partitioner decides."""
+
+    entry: Entry
+    key: bytes | None
+    value: bytes | None
+    headers: list[tuple[str, bytes | None]]
+    partition: int | None
+
+
+@dataclass
+class ReplayReport:
+    """What a replay did, or would do."""
+
+    source: str
+    target: str
+    dry_run: bool = False
+    selected: int = 0  # letters that the condition names and that are open
+    sent: int = 0
+    bytes: int = 0
+    found: int = 0  # sent by a replay that was killed before it could write that down
+    not_open: int = 0  # named by the condition, but replayed or discarded before
+    left: int = 0  # the repair had nothing for them
+    problems: list[tuple[str, str]] = field(default_factory=list)  # letters that stay open, and why
+    problem_count: int = 0
+    examples: list[Outgoing] = field(default_factory=list)
+
+    def trouble(self, entry: Entry, why: str) -> None:
+        self.problem_count += 1
+        if len(self.problems) < PROBLEMS_KEPT:
+            self.problems.append((entry.id, why))
+
+
+class Replayer:
+    """Sends letters of one source to one topic."""
+
+    def __init__(self, reader: LetterReader, outcomes: Outcomes, options: Options, target: str) -> None:
+        self._reader = reader
+        self._outcomes = outcomes
+        self._options = options
+        self._source = reader.source
+        self._target = target
+        self._cluster = Cluster(options)
+
+    def close(self) -> None:
+        self._cluster.close()
+
+    # -- looking -------------------------------------------------------------------------------------
+
+    def dry_run(
+        self, wanted: Condition = everything, repair: Repair | None = None, progress: Progress = silent
+    ) -> ReplayReport:
+        """What would be sent, with a few examples. Nothing is, and nothing is written down."""
+        report = ReplayReport(self._source, self._target, dry_run=True)
+        self._partitions()
+        for outgoing in self._outgoing(wanted, repair, report, progress):
+            report.sent += 1
+            report.bytes += len(outgoing.value or b"")
+            if len(report.examples) < 3:
+                report.examples.append(outgoing)
+        return report
+
+    def _outgoing(
+        self, wanted: Condition, repair: Repair | None, report: ReplayReport, progress: Progress
+    ) -> Iterator[Outgoing]:
+        for entry in self._reader.entries(progress):
+            if not wanted(entry):
+                continue
+            if entry.outcome.state is not State.open:
+                report.not_open += 1
+                continue
+            report.selected += 1
+            try:
+                letter = self._whole(entry.letter)
+                value = letter.value if repair is None else repair(letter)
+            except (RepairError, _GoneError) as error:
+                report.trouble(entry, str(error))
+                continue
+            if repair is not None and value is None:
+                report.left += 1
+                continue
+            same = self._target == letter.topic
+            yield Outgoing(entry, letter.key, value, _own(letter), letter.partition if same else None)
+
+    def _whole(self, letter: Letter) -> Letter:
+        """With all of its value: read again from the source topic where the letter has only a part of it."""
+        unread = letter.size < 0  # whoever wrote the letter did not have the record
+        if letter.whole and not unread:
+            return letter
+        message = read_record(letter.identity, self._options)
+        if message is None:
+            raise _GoneError("the letter has only a part of the record, and the topic no longer has the rest")
+        value = message.value()
+        if unread:
+            headers = tuple(message.headers() or ())
+            return replace(letter, key=message.key(), value=value, headers=headers, size=len(value or b""))
+        if value is None or hashlib.sha256(value).hexdigest() != letter.sha256:
+            raise _GoneError(
+                "the letter has only a part of the record, and what the topic has at its offset is not it"
+            )
+        return replace(letter, value=value, sha256=None)
+
+    # -- sending -------------------------------------------------------------------------------------
+
+    def run(
+        self,
+        wanted: Condition = everything,
+        repair: Repair | None = None,
+        progress: Progress = silent,
+        unsure: Unsure | None = None,
+    ) -> ReplayReport:
+        """`unsure` is what to take for true of a killed replay whose records the target topic has lost."""
+        report = ReplayReport(self._source, self._target)
+        partitions = self._partitions()
+        producer = self._producer()
+        report.found = self._settle_all(unsure)
+        self._reader.watch()
+        reached: dict[tuple[str, int], int] = {}
+        for chunk in _chunks(self._outgoing(wanted, repair, report, progress)):
+            for partition, offset in self._send(producer, chunk, partitions, report):
+                key = (self._target, partition)
+                reached[key] = max(reached.get(key, 0), offset + 1)
+        self._await_visible(reached)
+        return report
+
+    def _await_visible(self, reached: Mapping[tuple[str, int], int]) -> None:
+        """The broker answers a commit before readers see it: whoever waits for a view now must wait for this too."""
+        deadline = time.monotonic() + VISIBLE_S
+        while reached and time.monotonic() < deadline:
+            ends = self._cluster.latest(reached)
+            if all(ends[key] >= end for key, end in reached.items()):
+                return
+            time.sleep(0.02)
+
+    def _producer(self) -> Producer:
+        settings = connection_settings(self._options) | {
+            "transactional.id": self._outcomes.transactional_id(self._source),
+            "partitioner": "murmur2_random",  # where Java's clients would put it
+            "message.max.bytes": 100 << 20,  # what the broker took once; it has the last word
+            "linger.ms": 5,
+        }
+        producer = Producer(settings, logger=CLIENT_LOG)
+        self._doing("opening a transaction", lambda: producer.init_transactions(PATIENCE_S))
+        return producer
+
+    def _send(
+        self, producer: Producer, chunk: list[Outgoing], partitions: int, report: ReplayReport
+    ) -> list[tuple[int, int]]:
+        """In one transaction; where they are now."""
+        # The order of the records' own partitions, as far as one transaction goes.
+        chunk.sort(key=lambda item: item.entry.identity)
+        ends = self._cluster.latest([(self._target, number) for number in range(partitions)])
+        intent = Intent(
+            uuid.uuid4().hex,
+            self._target,
+            {number: offset for (_, number), offset in ends.items()},
+            {item.entry.identity: mark_of(item.entry.letter) for item in chunk},
+        )
+        self._outcomes.intend(self._source, intent)
+        sent: dict[Identity, tuple[int, int]] = {}
+        refused: list[tuple[Identity, str]] = []
+        self._doing("beginning a transaction", producer.begin_transaction)
+        try:
+            for item in chunk:
+                self._produce(producer, item, intent, partitions, sent, refused)
+            self._doing("replaying", lambda: producer.flush(PATIENCE_S))
+            if len(sent) != len(chunk):
+                raise self._refused(refused)
+        except BaseException:
+            self._doing("ending a transaction", lambda: producer.abort_transaction(PATIENCE_S))
+            self._outcomes.settle(self._source, intent, {})
+            raise
+        # An error here leaves the intent: whether the broker has committed is for the next replay to find out.
+        self._doing("committing a transaction", lambda: _commit(producer))
+        self._outcomes.settle(self._source, intent, sent)
+        report.sent += len(chunk)
+        report.bytes += sum(len(item.value or b"") for item in chunk)
+        return list(sent.values())
+
+    def _produce(
+        self,
+        producer: Producer,
+        item: Outgoing,
+        intent: Intent,
+        partitions: int,
+        sent: dict[Identity, tuple[int, int]],
+        refused: list[tuple[Identity, str]],
+    ) -> None:
+        identity = item.entry.identity
+
+        def delivered(error: KafkaError | None, message: Message) -> None:
+            if error is None:
+                sent[identity] = (message.partition(), message.offset())
+            elif error.code() not in (KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT):
+                refused.append((identity, error.str()))
+
+        headers = [
+            *item.headers,
+            (REPLAY_ID, intent.replay_id.encode()),
+            (REPLAYED_FROM, identity_text(identity).encode()),
+        ]
+        known = item.partition is not None and item.partition < partitions
+        more = {"partition": item.partition} if known else {}
+        while True:
+            try:
+                producer.produce(
+                    self._target, item.value, key=item.key, headers=headers, on_delivery=delivered, **more
+                )
+                return
+            except BufferError:
+                producer.poll(0.1)
+            except KafkaException as error:
+                raise translate(
+                    error.args[0], self._options, f"replaying {identity_text(identity)}"
+                ) from None
+
+    def _refused(self, refused: Sequence[tuple[Identity, str]]) -> ReplayFailedError:
+        where = f"'{self._target}'"
+        if not refused:
+            return ReplayFailedError(f"{where} took no records for {PATIENCE_S:.0f} s", remedy="try again")
+        identity, why = refused[0]
+        return ReplayFailedError(
+            f"{where} does not take the record of {identity_text(identity)}: {why}",
+            remedy=f"mend that, or leave the letter out (--where \"id <> '{identity_text(identity)}'\"); nothing of this "
+            "transaction was sent, all before it was",
+        )
+
+    def _partitions(self) -> int:
+        try:
+            return self._cluster.describe([self._target])[self._target].partitions
+        except UnknownTopicError as error:
+            raise UnknownTopicError(
+                error.message, remedy=f"{error.remedy}; a replay makes no topics"
+            ) from None
+
+    def _doing(self, what: str, call: Callable[[], Any]) -> Any:
+        try:
+            return call()
+        except KafkaException as error:
+            raise translate(error.args[0], self._options, what) from None
+
+    # -- after a crash -------------------------------------------------------------------------------
+
+    def _settle_all(self, unsure: Unsure | None) -> int:
+        """Find out what became of the intents that are left. The producer of whoever left them is fenced off."""
+        found = 0
+        for intent in self._outcomes.intents(self._source):
+            try:
+                sent = find_sent(intent, self._options)
+            except OffsetOutOfRangeError:
+                if unsure is None:
+                    raise
+                sent = dict.fromkeys(intent.letters if unsure == "sent" else (), (None, None))
+            self._outcomes.settle(self._source, intent, sent)
+            found += len(sent)
+        return found
+
+
+class _GoneError(Exception):
+    """The whole of a record cannot be had."""
+
+
+def find_sent(intent: Intent, options: Options) -> Sent:
+    """Where the records of an intent are in its target topic; nothing if its transaction was not committed."""
+    deadline = time.monotonic() + SETTLE_S
+    while True:
+        sent, hidden = _look(intent, options)
+        if sent or not hidden:
+            return sent
+        if time.monotonic() > deadline:
+            raise ReplayFailedError(
+                f"somebody else's transaction in '{intent.target}' does not end, and hides what was sent after it",
+                remedy="try again when it is over",
+            )
+        time.sleep(0.5)  # the broker does not tell when it ends
+
+
+def _look(intent: Intent, options: Options) -> tuple[Sent, list[Range]]:
+    """What is there of an intent, and what cannot be seen yet."""
+    # The end of the log, and not of what is committed: an open transaction of somebody else hides ours.
+    cluster = Cluster(options.table.bind({**options.given, "isolation.level": "read_uncommitted"}))
+    try:
+        known = cluster.describe([intent.target])[intent.target].partitions
+        keys = [(intent.target, number) for number in range(known)]
+        starts, ends = cluster.earliest(keys), cluster.latest(keys)
+    except UnknownTopicError:
+        raise _untold(intent) from None
+    finally:
+        cluster.close()
+    sent: dict[Identity, tuple[int, int]] = {}
+    hidden: list[Range] = []
+    since = {key: intent.since.get(key[1], 0) for key in keys}
+    ranges = [Range(*key, min(ends[key], max(starts[key], since[key])), ends[key]) for key in keys]
+    for messages in read_ranges(ranges, options, hidden.append):
+        for message in messages:
+            headers = dict(message.headers() or ())
+            if headers.get(REPLAY_ID) == intent.replay_id.encode():
+                first = parse_identity((headers[REPLAYED_FROM] or b"").decode())
+                sent[first] = (message.partition(), message.offset())
+    if not sent and any(starts[key] > since[key] for key in keys):
+        raise _untold(intent)
+    return sent, hidden
+
+
+def _untold(intent: Intent) -> OffsetOutOfRangeError:
+    return OffsetOutOfRangeError(
+        f"a replay of {len(intent.letters)} letters to '{intent.target}' was killed, and whether it had sent them "
+        "cannot be told any more: the topic has lost what it held then",
+        remedy=f"see at the topic's consumers whether {identity_text(next(iter(intent.letters)))} arrived; then replay "
+        "with --unsure sent if it did, --unsure unsent if it did not: it holds for all of them",
+    )
+
+
+def read_record(identity: Identity, options: Options) -> Message | None:
+    """One record of a topic; None if it is gone."""
+    topic, partition, offset = identity
+    for messages in read_ranges([Range(topic, partition, offset, offset + 1)], options):
+        for message in messages:
+            return message
+    return None
+
+
+def _commit(producer: Producer) -> None:
+    """The library tells when a commit may be tried again: then the broker has not decided yet."""
+    deadline = time.monotonic() + PATIENCE_S
+    while True:
+        try:
+            producer.commit_transaction(PATIENCE_S)
+            return
+        except KafkaException as error:
+            if not error.args[0].retriable() or time.monotonic() > deadline:
+                raise
+
+
+def _own(letter: Letter) -> list[tuple[str, bytes | None]]:
+    """The record's own headers, without those of a replay before this one."""
+    return [(name, data) for name, data in letter.headers if name not in (REPLAY_ID, REPLAYED_FROM)]
+
+
+def _chunks(items: Iterable[Outgoing]) -> Iterator[list[Outgoing]]:
+    chunk: list[Outgoing] = []
+    size = 0
+    for item in items:
+        chunk.append(item)
+        size += len(item.value or b"")
+        if len(chunk) >= LETTERS or size >= BYTES:
+            yield chunk
+            chunk, size = [], 0
+    if chunk:
+        yield chunk

@@ -1,0 +1,162 @@
+"""Acts on the error policy in the task that reads: bad records are left out, become letters, or end it.
+
+Nothing here runs for a batch without bad records.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable
+from itertools import groupby
+from operator import attrgetter
+from pathlib import Path
+
+from forebay.connectors.contract import RejectedRecord, SourceBatch, Split, Stretch, Wanted
+from forebay.deadletter import breaker
+from forebay.deadletter.breaker import Health
+from forebay.deadletter.ledger import joined
+from forebay.deadletter.letter import Letter
+from forebay.deadletter.limiter import SharedLimiter
+from forebay.deadletter.policy import ErrorPolicy
+from forebay.deadletter.writer import Destination
+from forebay.errors import BadRecordError, TooManyErrorsError
+
+EXAMPLES = 3
+
+_partition = attrgetter("topic", "partition")
+
+
+class Router:
+    """For one task. `health` is the folder where the breakers' memory is kept."""
+
+    def __init__(
+        self,
+        source: str,
+        policy: ErrorPolicy,
+        split: Split,
+        health: Path,
+        destination: Callable[[], Destination],
+        limiter: SharedLimiter | None,
+    ) -> None:
+        self._source = source
+        self._policy = policy
+        self._limiter = limiter
+        self._make = destination
+        self._destination: Destination | None = None
+        self._folder = health
+        self._spans = {(topic, number): (start, end) for topic, number, start, end in split.spans()}
+        self._health: dict[tuple[str, int], Health] = {}
+        self._examples: deque[RejectedRecord] = deque(maxlen=EXAMPLES)
+        self._limited: list[Stretch] = []
+        self.letters = 0
+
+    @property
+    def wanted(self) -> Wanted:
+        """What the reader must tell of bad records for this policy; no more than that."""
+        whole = self._policy.strategy == "dead_letter"
+        if self._policy.breaks or (whole and self._limiter is None):
+            return Wanted(whole)
+        return Wanted(whole, self._limiter.most if whole and self._limiter else lambda: EXAMPLES)
+
+    @property
+    def limited(self) -> list[Stretch]:
+        """What the rate limit kept out."""
+        return joined(self._limited)
+
+    def see(self, batch: SourceBatch) -> None:
+        """Every batch, clean or not. Raises where the policy says that this is the end."""
+        if self._policy.breaks:
+            self._judge(batch)
+        if batch.rejected or batch.counted:
+            self._route(batch)
+
+    def finish(self) -> None:
+        """Before the task ends: until every letter is durable."""
+        if self._destination is not None:
+            self._destination.flush()
+        if self._policy.breaks:
+            for place, (start, end) in self._spans.items():
+                breaker.save(self._folder, *place, end, self._of(place))
+                breaker.forget(self._folder, *place, start)
+
+    def close(self) -> None:
+        """However the task ends."""
+        if self._destination is not None:
+            self._destination.close()
+
+    def _route(self, batch: SourceBatch) -> None:
+        bad = [record for record in batch.rejected if not record.gone]
+        if self._policy.strategy == "fail" and bad:
+            raise BadRecordError(
+                f"source '{self._source}' stops at a record that does not decode (ON ERROR = 'fail'): "
+                f"{_told(bad[0])}",
+                kind=bad[0].kind,
+                remedy=f"mend what wrote it, then ALTER SOURCE {self._source} ON ERROR = 'skip' or 'dead_letter' "
+                "to get past it, and start the view again; nothing of this batch was kept",
+            )
+        if self._policy.strategy != "dead_letter":
+            return
+        granted = len(bad) if self._limiter is None else self._limiter.take(len(bad))
+        if granted and self._destination is None:
+            self._destination = self._make()
+        now = int(time.time() * 1000)
+        for record in bad[:granted]:
+            assert self._destination is not None
+            self._destination.write(letter(self._source, record, self._policy, now))
+        self.letters += granted
+        self._limited += [
+            Stretch(r.topic, r.partition, r.offset, r.offset + 1, 1) for r in bad[granted:]
+        ] + list(batch.stretches)
+        if len(self._limited) > 10_000:
+            self._limited = joined(self._limited)
+
+    def _judge(self, batch: SourceBatch) -> None:
+        bad = sorted((r for r in batch.rejected if not r.gone), key=_partition)  # keeps the order of each
+        found = {place: list(records) for place, records in groupby(bad, _partition)}
+        self._examples.extend(bad)
+        for place in {*found, *batch.good}:
+            health = self._of(place)
+            health.see(found.get(place, ()), batch.good.get(place, 0))
+            fault = health.fault(self._policy)
+            if fault:
+                raise TooManyErrorsError(
+                    f"source '{self._source}' stops: {place[0]}-{place[1]}: {fault}; the last of them: "
+                    + "; ".join(_told(record) for record in self._examples),
+                    remedy=f"mend what writes the topic, or ALTER SOURCE {self._source} ON ERROR = … with a higher "
+                    "limit, then start the view again; nothing of this batch was kept",
+                )
+
+    def _of(self, place: tuple[str, int]) -> Health:
+        if place not in self._health:
+            start, _ = self._spans.get(place, (0, 0))
+            self._health[place] = breaker.load(self._folder, *place, start)
+        return self._health[place]
+
+
+def letter(source: str, bad: RejectedRecord, policy: ErrorPolicy, now_ms: int) -> Letter:
+    """The letter of a rejected record, with as much of its value as the policy lets it carry."""
+    record = bad.record
+    value = record.value if record else None
+    made = Letter(
+        source=source,
+        topic=bad.topic,
+        partition=bad.partition,
+        offset=bad.offset,
+        timestamp_ms=record.timestamp_ms if record else None,
+        key=record.key if record else None,
+        value=value,
+        headers=tuple(record.headers) if record else (),
+        kind=bad.kind,
+        message=bad.message,
+        failed_at_ms=now_ms,
+        field=bad.path or None,
+        stage="KEY" if bad.of_key else "VALUE",
+        size=len(value or b"") if record else -1,
+    )
+    return made.cut(policy.max_raw_bytes) if policy.include_raw else made.without_value()
+
+
+def _told(bad: RejectedRecord) -> str:
+    text = f"{bad.topic}-{bad.partition} at offset {bad.offset}: {bad.kind}: {bad.message}"
+    return text.replace("\n", " ")

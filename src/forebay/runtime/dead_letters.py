@@ -1,0 +1,299 @@
+"""`session.dead_letters("orders")`: the letters of a source, and all that can be done with them."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import logging
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, TextIO
+
+import pyarrow as pa
+
+from forebay import sql
+from forebay.catalog import Catalog
+from forebay.connectors.contract import SourceConnector
+from forebay.deadletter.entry import SCHEMA, Entry, batch_of
+from forebay.deadletter.explain import Explanation, explain
+from forebay.deadletter.letter import Letter
+from forebay.deadletter.outcomes import Outcomes, State, mark_of, parse_identity
+from forebay.deadletter.reader import LetterReader, Place, Progress, silent
+from forebay.deadletter.recovery import Recovery, RecoveryReport
+from forebay.deadletter.repair import Repair, checked, function, merge_patch
+from forebay.deadletter.replay import Replayer, ReplayReport, Unsure
+from forebay.deadletter.seen import Seen
+from forebay.deadletter.stats import Stats, count
+from forebay.deadletter.where import Condition, condition, everything
+from forebay.deadletter.writer import Destination, FileDestination, KafkaDestination
+from forebay.errors import (
+    AlreadyRunningError,
+    MissingOptionError,
+    OptionConflictError,
+    UnknownObjectError,
+    UnsupportedSqlError,
+)
+from forebay.runtime.sources import Sources
+
+log = logging.getLogger("forebay.deadletter")
+
+CHUNK = 500  # letters whose outcome is written down, or that are made a batch of, at once
+
+
+@dataclass(frozen=True)
+class DeadLetters:
+    """The letters of one source, or those that a condition selects. Iterate over it, or call a verb.
+
+    for entry in session.dead_letters("orders").where("error_kind = 'TypeConversion'"):
+        print(entry.id, entry.letter.message, entry.outcome.state)
+    """
+
+    source: str
+    _sources: Sources
+    _catalog: Catalog
+    _outcomes: Outcomes
+    _home: Path
+    _place: Place
+    _wanted: Condition = everything
+    _progress: Progress = silent
+
+    @classmethod
+    def of(
+        cls,
+        source: str,
+        sources: Sources,
+        catalog: Catalog,
+        outcomes: Outcomes,
+        home: Path,
+        topic: str | None = None,
+    ) -> DeadLetters:
+        """`topic` names another topic than the one that the source's policy does."""
+        place = (
+            place_of(source, sources)
+            if topic is None
+            else Place(topic=topic, brokers=sources.policy(source).brokers)
+        )
+        return cls(source, sources, catalog, outcomes, home, place)
+
+    @property
+    def place(self) -> Place:
+        """Where they are."""
+        return self._place
+
+    def where(self, text: str | Any) -> DeadLetters:
+        """Those of them that a condition holds for, such as `partition = 3 AND error_kind = 'SchemaMismatch'`."""
+        asked = condition(sql.parse_condition(text) if isinstance(text, str) else text)
+        before = self._wanted
+        return replace(self, _wanted=lambda entry: before(entry) and asked(entry))
+
+    def only(self, ids: Sequence[str]) -> DeadLetters:
+        """Those of these ids."""
+        named = {self._identity(id) for id in ids}
+        before = self._wanted
+        return replace(self, _wanted=lambda entry: before(entry) and entry.identity in named)
+
+    def watched_by(self, progress: Progress) -> DeadLetters:
+        """The same, with somebody who hears how far the reading has got."""
+        return replace(self, _progress=progress)
+
+    def __iter__(self) -> Iterator[Entry]:
+        return (entry for entry in self._reader().entries(self._progress) if self._wanted(entry))
+
+    def get(self, id: str) -> Entry:
+        """The letter of one record: `topic/partition/offset`, or `partition/offset` if there is one topic."""
+        wanted = self._identity(id)
+        found = next((entry for entry in self if entry.identity == wanted), None)
+        if found is None:
+            raise UnknownObjectError(
+                f"source '{self.source}' has no letter '{id}' in {self._place}",
+                remedy=f"forebay dlq ls --source {self.source} lists them",
+            )
+        return found
+
+    def explain(self, id: str) -> Explanation:
+        entry = self.get(id)
+        connector = self._connector()
+        url = connector.options.get("schema.registry.url")
+        shown = connector.options.table.shown("schema.registry.url", str(url)) if url else None
+        return explain(entry, connector.config, connector.options, shown)
+
+    def stats(self) -> Stats:
+        return count(self)
+
+    def arrow(self) -> pa.Table:
+        """All of them in memory, in the columns of `forebay_catalog.dead_letters`."""
+        return pa.Table.from_batches(list(self.batches()), SCHEMA)
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        for chunk in _chunks(self):
+            yield batch_of(chunk)
+
+    def export(self, to: TextIO) -> int:
+        """JSON lines in the form of F-SCHEMA-010, with each letter's state; how many."""
+        written = 0
+        for entry in self:
+            to.write(json.dumps({**entry.letter.to_json(), "state": str(entry.outcome.state)}) + "\n")
+            written += 1
+        return written
+
+    def discard(self, reason: str, *, dry_run: bool = False) -> int:
+        """Mark the open ones: they are not wanted. Their bytes stay where they are. How many."""
+        done = 0
+        with self._alone("discard"):
+            for chunk in _chunks(self):
+                wanted = {e.identity: mark_of(e.letter) for e in chunk if e.outcome.state is State.open}
+                if not dry_run:
+                    self._outcomes.discard(self.source, wanted, reason)
+                done += len(wanted)
+        if not dry_run:
+            log.info("event=letters_discarded source=%s count=%d reason=%r", self.source, done, reason)
+        return done
+
+    def replay(
+        self,
+        *,
+        to: str | None = None,
+        patch: str | None = None,
+        repair: Callable[[Letter], bytes | None] | str | None = None,
+        dry_run: bool = False,
+        unsure: Unsure | None = None,
+    ) -> ReplayReport:
+        """Send the open ones again, each once: their own bytes, or what a patch or a function makes of them.
+
+        `patch` is a JSON merge patch (RFC 7386); `repair` a function, or its name as `module:function`,
+        that takes a Letter and gives the new value, or None to leave the letter open. `unsure` says whether
+        the records of a replay that was killed were "sent" or "unsent", where the topic cannot tell any more.
+        """
+        if patch is not None and repair is not None:
+            raise OptionConflictError("a replay has a patch or a function, not both")
+        made: Repair | None = None
+        if patch is not None:
+            made = merge_patch(patch)
+        elif repair is not None:
+            made = function(repair) if isinstance(repair, str) else checked(repair)
+        options = self._connector().options
+        replayer = Replayer(self._reader(), self._outcomes, options, to or self._topic())
+        try:
+            if dry_run:
+                return replayer.dry_run(self._wanted, made, self._progress)
+            with self._alone("replay"):
+                report = replayer.run(self._wanted, made, self._progress, unsure)
+        finally:
+            replayer.close()
+        log.info(
+            "event=letters_replayed source=%s target=%s sent=%d found=%d left=%d failed=%d",
+            self.source, report.target, report.sent, report.found, report.left, report.problem_count,
+        )  # fmt: skip
+        return report
+
+    def recover(self, *, dry_run: bool = False) -> RecoveryReport:
+        """Write letters for what the rate limit kept out, as far as the topic still holds it."""
+        policy, connector = self._sources.policy(self.source), self._connector()
+        if self._place.path is None:
+            policy = replace(policy, topic=self._place.topic, brokers=self._place.brokers)
+        with self._alone("recover"):
+            stretches = self._catalog.ledger(self.source)
+            known = Seen()
+            for entry in self._reader().entries() if stretches else ():
+                known.add(entry.identity)
+            recovery = Recovery(connector.config, connector.options, policy, known, self._destination)
+            report = recovery.run(
+                stretches,
+                lambda stretch: self._catalog.settle_ledger(self.source, stretch),
+                dry_run=dry_run,
+                progress=self._progress,
+            )
+        if not dry_run:
+            log.info(
+                "event=letters_recovered source=%s count=%d gone=%d",
+                self.source,
+                report.recovered,
+                report.gone,
+            )
+        return report
+
+    def _destination(self) -> Destination:
+        if self._place.path is not None:
+            return FileDestination(self._place.path, f"{self.source}-recovered-{uuid.uuid4().hex}")
+        assert self._place.topic is not None
+        options = self._sources.peek(self.source).options
+        return KafkaDestination(self.source, self._place.topic, options, self._place.brokers)
+
+    # -- inside --------------------------------------------------------------------------------------
+
+    def _connector(self) -> SourceConnector:
+        connector = self._sources.peek(self.source)
+        if connector.config.connector != "kafka":
+            raise UnsupportedSqlError(
+                f"source '{self.source}' is a {connector.config.connector} source: it has no topic to go back to"
+            )
+        return connector
+
+    def _reader(self) -> LetterReader:
+        return LetterReader(self.source, self._place, self._sources.peek(self.source).options, self._outcomes)
+
+    def _topic(self) -> str:
+        """The topic that letters go back to."""
+        options = self._connector().options
+        topics = [options["topic"]] if options["topic"] else list(options["topics"] or ())
+        if len(topics) != 1:
+            raise MissingOptionError(
+                f"source '{self.source}' reads several topics: which one are the letters to go to?",
+                option="to",
+                remedy="name it (--to, TO 'topic'), and select the letters by WHERE topic = '…'",
+            )
+        return str(topics[0])
+
+    def _identity(self, id: str) -> tuple[str, int, int]:
+        try:
+            return parse_identity(id if id.count("/") > 1 else f"{self._topic()}/{id}")
+        except ValueError:
+            raise UnsupportedSqlError(
+                f"'{id}' is no letter's id", remedy="an id is topic/partition/offset, as dlq ls shows it"
+            ) from None
+
+    @contextmanager
+    def _alone(self, verb: str) -> Iterator[None]:
+        """One process at a time changes what becomes of a source's letters."""
+        folder = self._home / "dead_letters"
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with (folder / f"{self.source}.lock").open("a") as handle:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise AlreadyRunningError(
+                    f"somebody else replays, discards or recovers letters of '{self.source}' now",
+                    remedy=f"{verb} them when that is over",
+                ) from None
+            yield
+
+
+def place_of(source: str, sources: Sources) -> Place:
+    """Where the letters of a source are: as its policy says, or as the one said that it was created with."""
+    policy = sources.policy(source)
+    for known in (policy, sources.created_policy(source)):
+        if known.topic is not None:
+            return Place(topic=known.topic, brokers=known.brokers)
+        if known.path is not None:
+            return Place(path=Path(known.path))
+    raise UnsupportedSqlError(
+        f"source '{source}' writes no dead letters: its policy is ON ERROR = '{policy.strategy}'",
+        remedy=f"ALTER SOURCE {source} ON ERROR = 'dead_letter' WITH (dead_letter_topic = '{source}-dlq'); "
+        "--topic names a topic that has letters from before",
+    )
+
+
+def _chunks(entries: Iterable[Entry]) -> Iterator[list[Entry]]:
+    chunk: list[Entry] = []
+    size = 0
+    for entry in entries:
+        chunk.append(entry)
+        size += len(entry.letter.value or b"")
+        if len(chunk) >= CHUNK or size > 16 << 20:
+            yield chunk
+            chunk, size = [], 0
+    if chunk:
+        yield chunk

@@ -1,0 +1,91 @@
+"""REPLAY, DISCARD and RECOVER DEAD LETTERS: what they did, as a table and in words."""
+
+from __future__ import annotations
+
+from forebay import sql
+from forebay.deadletter.recovery import RecoveryReport
+from forebay.deadletter.replay import ReplayReport
+from forebay.runtime.dead_letters import DeadLetters
+from forebay.runtime.results import Result
+
+LetterStatement = sql.ReplayDeadLetters | sql.DiscardDeadLetters | sql.RecoverDeadLetters
+SHOWN = 10  # problems
+
+
+def letter_statement(statement: LetterStatement, letters: DeadLetters) -> Result:
+    """Run it on the letters of its source."""
+    if isinstance(statement, sql.RecoverDeadLetters):
+        return recovered(letters.recover(dry_run=statement.dry_run))
+    if statement.where is not None:
+        letters = letters.where(statement.where)
+    if isinstance(statement, sql.ReplayDeadLetters):
+        return replayed(letters.replay(to=statement.target, patch=statement.patch, dry_run=statement.dry_run))
+    count = letters.discard(statement.reason or "", dry_run=statement.dry_run)
+    verb = "would be discarded" if statement.dry_run else "discarded"
+    return Result.of(("source", "discarded"), [(letters.source, count)], [f"{letters_of(count)} {verb}"])
+
+
+def letters_of(count: int) -> str:
+    return f"{count:,} letter{'' if count == 1 else 's'}"
+
+
+def replayed(report: ReplayReport) -> Result:
+    row = {
+        "source": report.source,
+        "target": report.target,
+        "selected": report.selected,
+        "sent": report.sent,
+        "bytes": report.bytes,
+        "found": report.found,
+        "not_open": report.not_open,
+        "left": report.left,
+        "failed": report.problem_count,
+        "dry_run": report.dry_run,
+    }
+    return Result.of(tuple(row), [tuple(row.values())], told(report))
+
+
+def told(report: ReplayReport) -> list[str]:
+    """What a replay did, for people."""
+    verb = "would be sent" if report.dry_run else "sent"
+    lines = [f"{letters_of(report.sent)} of '{report.source}' {verb} to '{report.target}'"]
+    if report.found:
+        lines.append(
+            f"{letters_of(report.found)} had been sent by a replay that was killed, and were not sent again"
+        )
+    if report.not_open:
+        lines.append(f"{letters_of(report.not_open)} left out: replayed or discarded before")
+    if report.left:
+        lines.append(f"{letters_of(report.left)} left open by the repair")
+    if report.problem_count:
+        lines.append(f"{letters_of(report.problem_count)} could not be sent and stay open:")
+        lines += [f"  {id}: {why}" for id, why in report.problems[:SHOWN]]
+        hidden = report.problem_count - SHOWN
+        lines += [f"  and {hidden:,} more"] if hidden > 0 else []
+    return lines
+
+
+def recovered(report: RecoveryReport) -> Result:
+    row = {
+        "source": report.source,
+        "kept_out": report.kept_out,
+        "recovered": report.recovered,
+        "gone": report.gone,
+        "changed": report.changed,
+        "dry_run": report.dry_run,
+    }
+    verb = "can be written for" if report.dry_run else "written for"
+    lines = [f"{letters_of(report.recovered)} {verb} records that the rate limit kept out"]
+    if report.gone:
+        lines.append(f"{report.gone:,} are gone: the topic has lost them")
+    if report.changed:
+        lines.append(
+            f"{report.changed:,} are not bad any more: the source takes them now, or they were compacted away"
+        )
+    if report.ranges:
+        hidden = len(report.ranges) - SHOWN
+        more = f" and {hidden:,} more" if hidden > 0 else ""
+        lines.append(f"  in {', '.join(report.ranges[:SHOWN])}{more}")
+    if not report.kept_out:
+        lines = [f"the rate limit has kept nothing of '{report.source}' out"]
+    return Result.of(tuple(row), [tuple(row.values())], lines)

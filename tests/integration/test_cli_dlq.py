@@ -1,0 +1,181 @@
+"""`forebay dlq` as a person or a script calls it."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import letters as make
+import pytest
+from letters import BINARY, BROKEN, NO_ID, TEXT_PRICE, Case
+from sessions import connect, create_source, name
+from support import Cluster
+from typer.testing import CliRunner
+
+from forebay.cli.main import app
+
+
+class Home:
+    """A home with a source that has letters, and one that writes none."""
+
+    def __init__(self, case: Case, path: Path) -> None:
+        self.case = case
+        self.path = path
+
+    def run(self, *arguments: str, status: int = 0, cwd: Path | None = None) -> str:
+        done = self.both(*arguments, status=status, cwd=cwd)
+        return done.stdout if status == 0 else done.stderr
+
+    def both(
+        self, *arguments: str, status: int = 0, cwd: Path | None = None
+    ) -> subprocess.CompletedProcess[str]:
+        done = subprocess.run(
+            [sys.executable, "-m", "forebay", "dlq", *arguments],
+            env={**os.environ, "FOREBAY_HOME": str(self.path), "COLUMNS": "160", "NO_COLOR": "1"},
+            capture_output=True,
+            text=True,
+            timeout=60,
+            cwd=cwd,
+        )
+        assert done.returncode == status, done.stdout + done.stderr
+        return done
+
+
+@pytest.fixture
+def home(cluster: Cluster, tmp_path: Path) -> Home:
+    case = make.case(cluster)
+    with connect(tmp_path / "home") as session:
+        session.execute(case.statement())
+        session.execute(create_source(cluster, name("skips"), case.topic, make.COLUMNS))
+        case.fail(session, [BROKEN, NO_ID, TEXT_PRICE, BINARY], key=b"k")
+    return Home(case, tmp_path / "home")
+
+
+def test_ls_lists_the_newest_letters(home: Home) -> None:
+    table = home.run("ls")
+    assert all(kind in table for kind in ("MalformedPayload", "SchemaMismatch", "TypeConversion"))
+    found = json.loads(home.run("ls", "-o", "json", "--where", "error_kind = 'TypeConversion'"))
+    assert [(row["value"], row["field"], row["state"]) for row in found] == [
+        (TEXT_PRICE.decode(), "price", "open")
+    ]
+    lines = home.run("ls", "-s", home.case.source, "-o", "jsonl", "--limit", "0").splitlines()
+    assert len(lines) == 4
+    shortened = home.both("ls", "--limit", "1")
+    assert "the newest 1 of 4" in shortened.stderr
+    none = home.both("ls", "--kind", "UnknownSchemaId")
+    assert "no such letters" in none.stderr
+
+
+def test_show_explains(home: Home) -> None:
+    [row] = json.loads(home.run("ls", "-o", "json", "-k", "TypeConversion"))
+    text = home.run("show", row["id"])
+    assert "id BIGINT NOT NULL, price DOUBLE" in text
+    assert "failed at byte 19" in text
+    assert '│{"id": 7, "price│' in text
+    marks = [line for line in text.splitlines() if "^^" in line]
+    assert marks[0].split().count("^^") == 7  # "cheap" with its quotes
+    assert "--patch '{\"price\": …}'" in text
+    [found] = json.loads(home.run("show", f"{row['partition']}/{row['offset']}", "-o", "json"))
+    assert (found["failed_from_byte"], found["failed_to_byte"]) == (19, 26)
+    assert found["tried"]["format"] == "json"
+    assert base64.b64decode(found["letter"]["raw_bytes_base64"]) == TEXT_PRICE
+
+
+def test_show_of_a_binary_record_has_its_bytes(home: Home) -> None:
+    [row] = json.loads(home.run("ls", "-o", "json", "-w", "value IS NULL"))
+    text = home.run("show", row["id"])
+    assert "failed at byte 128" in text
+    assert "70 71 72 73 74 75 76 77  78 79 7a 7b 7c 7d 7e 7f  │pqrstuvwxyz{|}~·│" in text
+
+
+def test_stats_count(home: Home) -> None:
+    picture = home.run("stats")
+    assert "4 letters" in picture
+    assert "█" in picture
+    counted = json.loads(home.run("stats", "-o", "json"))
+    kinds = {row["what"]: row["letters"] for row in counted if row["by"] == "error_kind"}
+    assert kinds == {"MalformedPayload": 2, "SchemaMismatch": 1, "TypeConversion": 1}
+    assert sum(row["letters"] for row in counted if row["by"] == "hour") == 4
+    assert sum(row["letters"] for row in counted if row["by"] == "partition") == 4
+
+
+def test_replay_with_a_function_of_this_folder(home: Home, tmp_path: Path) -> None:
+    (tmp_path / "mending.py").write_text(
+        "import json\n"
+        "def mend(letter):\n"
+        "    if letter.kind == 'MalformedPayload':\n"
+        "        return None\n"
+        "    return json.dumps({**json.loads(letter.value), 'id': 1, 'price': 0.5}).encode()\n"
+    )
+    dry = home.run("replay", "--with", "mending:mend", "--dry-run", cwd=tmp_path)
+    assert "2 letters" in dry and "would be sent" in dry  # noqa: PT018
+    [done] = json.loads(home.run("replay", "--with", "mending:mend", "-o", "json", cwd=tmp_path))
+    assert (done["sent"], done["left"], done["failed"]) == (2, 2, 0)
+    values = [message.value() for message in home.case.read(home.case.topic)]
+    assert values.count(b'{"price": 0.5, "id": 1}') == 1
+    assert values.count(b'{"id": 1, "price": 0.5}') == 1
+    # What a patch cannot do is said, and the exit code tells.
+    failed = home.both("replay", "--patch", '{"id": 1}', status=1)
+    assert "2 letters could not be sent and stay open" in failed.stdout
+
+
+def test_export_writes_the_form_of_the_specification(home: Home, tmp_path: Path) -> None:
+    file = tmp_path / "letters.jsonl"
+    assert "4 letters written" in home.both("export", "-f", str(file)).stderr
+    lines = [json.loads(line) for line in file.read_text().splitlines()]
+    assert lines == [json.loads(line) for line in home.run("export").splitlines()]
+    assert {base64.b64decode(line["raw_bytes_base64"]) for line in lines} == {
+        BROKEN,
+        NO_ID,
+        TEXT_PRICE,
+        BINARY,
+    }
+    wanted = {
+        "source_name",
+        "error_message",
+        "error_kind",
+        "timestamp",
+        "partition",
+        "offset",
+        "raw_bytes_base64",
+    }
+    assert wanted <= set(lines[0])
+
+
+def test_discard_needs_a_reason_and_a_choice(home: Home) -> None:
+    assert "which letters?" in home.run("discard", "-r", "junk", status=2)
+    home.both("discard", "--all", status=2)
+    assert "2 letters would be discarded" in home.run(
+        "discard", "-k", "MalformedPayload", "-r", "junk", "--dry-run"
+    )
+    assert "2 letters discarded" in home.run("discard", "-k", "MalformedPayload", "-r", "junk")
+    rows = json.loads(home.run("ls", "-o", "json", "-w", "state = 'discarded'"))
+    assert [row["state_reason"] for row in rows] == ["junk", "junk"]
+    assert "none needed: it is discarded (junk)" in home.run("show", rows[0]["id"])
+
+
+def test_recover_says_that_there_is_nothing(home: Home) -> None:
+    assert "has kept nothing" in home.run("recover")
+
+
+def test_errors_say_what_to_do(home: Home) -> None:
+    assert "there is no source 'nothing'" in home.run("ls", "-s", "nothing", status=2)
+    assert "did you mean error_kind?" in home.run("ls", "-w", "eror_kind = 'x'", status=2)
+    assert "is no letter's id" in home.run("show", "abc", status=2)
+    assert "has no letter" in home.run("show", f"{home.case.topic}/0/99999", status=2)
+    assert "the patch is not JSON" in home.run("replay", "--patch", "{", status=2)
+    assert "choose one" in home.run("replay", "--id", "0/0", "-k", "Other", status=2)
+    assert "a patch or a function" in home.run("replay", "--patch", "{}", "--with", "a:b", status=2)
+    skips = [row for row in home.run("ls", "-o", "json").splitlines() if "skips" in row]
+    assert skips == []
+
+
+def test_help_teaches_with_examples() -> None:
+    runner = CliRunner()
+    for command in ("ls", "show", "stats", "replay", "export", "discard", "recover"):
+        assert "Example" in runner.invoke(app, ["dlq", command, "--help"]).output
+    assert "forebay dlq replay --source orders" in runner.invoke(app, ["dlq", "--help"]).output

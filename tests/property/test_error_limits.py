@@ -1,0 +1,166 @@
+"""The rate limit, the ledger and the breakers: whatever comes, in whatever order, their promises hold."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from forebay.connectors.contract import RejectedRecord, Stretch
+from forebay.deadletter import breaker
+from forebay.deadletter.breaker import FEWEST, Health
+from forebay.deadletter.ledger import NEAR, joined
+from forebay.deadletter.limiter import Bucket, SharedLimiter
+from forebay.deadletter.policy import ErrorPolicy
+
+asks = st.lists(st.tuples(st.floats(-2, 5), st.integers(0, 300)), min_size=1, max_size=40)
+
+
+# -- the rate limit ---------------------------------------------------------------------------------------
+
+
+@given(st.integers(1, 200), asks)
+def test_never_more_than_the_rate_and_one_burst_in_any_stretch_of_time(
+    rate: int, steps: list[tuple[float, int]]
+) -> None:
+    now = 1000.0
+    bucket = Bucket.full(rate, now)
+    granted: list[tuple[float, int]] = []
+    latest = now
+    for step, wanted in steps:
+        now += step  # also backwards: a clock may be set
+        latest = max(latest, now)
+        given_now, bucket = bucket.take(wanted, now)
+        assert 0 <= given_now <= wanted
+        granted.append((latest, given_now))
+    for first in range(len(granted)):
+        total = 0
+        for moment, count in granted[first:]:
+            total += count
+            assert total <= rate * (moment - granted[first][0]) + rate + 1e-6
+
+
+@given(st.integers(1, 200), st.integers(2, 60))
+def test_who_always_asks_gets_the_rate_within_a_tenth_after_ten_seconds(
+    rate: int, asks_a_second: int
+) -> None:
+    bucket = Bucket.full(rate, 0.0)
+    total = 0
+    for step in range(10 * asks_a_second):
+        granted, bucket = bucket.take(1000, (step + 1) / asks_a_second)
+        total += granted
+    assert 10 * rate - 1 <= total <= 11 * rate
+
+
+@given(
+    st.integers(1, 100),
+    st.lists(st.tuples(st.floats(0, 2), st.integers(0, 2), st.integers(0, 80)), max_size=30),
+)
+def test_several_tasks_share_one_bucket(rate: int, steps: list[tuple[float, int, int]]) -> None:
+    now = 500.0
+    with TemporaryDirectory() as folder:
+        tasks = [SharedLimiter(Path(folder) / "b", rate, lambda: now) for _ in range(3)]
+        reference = Bucket.full(rate, now)
+        for step, which, wanted in steps:
+            now += step
+            most = tasks[which].most()
+            expected, reference = reference.take(wanted, now)
+            assert tasks[which].take(wanted) == expected
+            assert expected <= max(most, 0) or wanted <= most
+
+
+def test_tasks_that_ask_at_once_get_no_more_than_one_alone(tmp_path: Path) -> None:
+    granted: list[int] = []
+
+    def task() -> None:
+        limiter = SharedLimiter(tmp_path / "b", 50, lambda: 7.0)
+        granted.extend(limiter.take(3) for _ in range(20))
+
+    threads = [threading.Thread(target=task) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sum(granted) == 50
+
+
+def test_a_bucket_whose_writer_was_killed_and_a_clock_set_back_do_no_harm(tmp_path: Path) -> None:
+    (tmp_path / "b").write_bytes(b"[100, 3")
+    now = 5000.0
+    assert SharedLimiter(tmp_path / "b", 10, lambda: now).take(99) == 10
+    now = 10.0
+    late = SharedLimiter(tmp_path / "b", 10, lambda: now)
+    assert late.take(5) == 0
+    now = 11.0
+    assert late.take(99) == 10
+
+
+# -- the ledger -------------------------------------------------------------------------------------------
+
+offsets = st.lists(
+    st.tuples(st.sampled_from(["a", "b"]), st.integers(0, 1), st.integers(0, 9000)), unique=True
+)
+
+
+@given(offsets)
+def test_joined_stretches_hold_every_record_and_count_each_once(places: list[tuple[str, int, int]]) -> None:
+    found = joined(Stretch(topic, number, offset, offset + 1, 1) for topic, number, offset in places)
+    assert sum(each.bad for each in found) == len(places)
+    for topic, number, offset in places:
+        assert sum(each[:2] == (topic, number) and each.start <= offset < each.end for each in found) == 1
+    for one, other in itertools.pairwise(found):
+        assert one[:2] != other[:2] or other.start - one.end >= NEAR
+    assert joined(found) == found
+
+
+# -- the breakers -----------------------------------------------------------------------------------------
+
+
+def seen(health: Health, record_is_bad: list[bool]) -> None:
+    rejected, good = [], 0
+    for offset, bad in enumerate(record_is_bad):
+        if bad:
+            rejected.append(RejectedRecord("t", 0, offset, "Other", "why", before=good))
+        good += not bad
+    health.see(rejected, good)
+
+
+@given(st.lists(st.lists(st.booleans(), max_size=30), min_size=1, max_size=6), st.integers(1, 20))
+def test_the_longest_run_is_found_however_the_records_are_cut_into_batches_and_tasks(
+    batches: list[list[bool]], most: int
+) -> None:
+    policy = ErrorPolicy(max_consecutive_errors=most)
+    whole = [bad for batch in batches for bad in batch]
+    longest = max((len(run) for run in "".join("x" if bad else " " for bad in whole).split()), default=0)
+    health, tripped = Health(), False
+    for batch in batches:
+        health = health.handed_on()
+        seen(health, batch)
+        tripped = tripped or health.fault(policy) is not None
+    assert tripped == (longest >= most)
+
+
+@given(st.integers(0, 400), st.integers(0, 400), st.floats(0, 1))
+def test_a_ratio_is_judged_of_a_hundred_records_or_more(bad: int, good: int, ratio: float) -> None:
+    health = Health()
+    seen(health, [True] * bad + [False] * good)
+    expected = bad + good >= FEWEST and bad > ratio * (bad + good)
+    assert (health.fault(ErrorPolicy(max_error_ratio=ratio)) is not None) == expected
+
+
+def test_how_a_partition_fared_goes_on_where_the_next_task_starts(tmp_path: Path) -> None:
+    health = Health()
+    seen(health, [False] * 50 + [True] * 3)
+    breaker.save(tmp_path, "my-topic", 0, 53, health)
+    breaker.save(tmp_path, "my-topic", 0, 90, Health())
+    assert breaker.load(tmp_path, "my-topic", 0, 53).run == 3
+    assert breaker.load(tmp_path, "my-topic", 0, 54) == Health()
+    breaker.forget(tmp_path, "my-topic", 0, 53)
+    assert breaker.load(tmp_path, "my-topic", 0, 53).records == 53
+    breaker.forget(tmp_path, "my-topic", 0, 54)
+    assert breaker.load(tmp_path, "my-topic", 0, 53) == Health()
+    assert len(list(tmp_path.iterdir())) == 1

@@ -1,0 +1,254 @@
+"""The parts of the dead-letter tools that need no broker: identities, outcomes, repairs, places in payloads."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as some
+
+from forebay.deadletter.explain import dump
+from forebay.deadletter.letter import Letter
+from forebay.deadletter.locate import locate
+from forebay.deadletter.outcomes import OPEN, Intent, Outcomes, State, identity_text, mark_of, parse_identity
+from forebay.deadletter.repair import RepairError, checked, function, merge_patch
+from forebay.deadletter.seen import Seen
+from forebay.errors import OptionValueError
+
+
+def letter(value: bytes | None) -> Letter:
+    return Letter("s", "t", 0, 0, None, None, value, (), "Other", "m", 0, size=len(value or b""))
+
+
+# -- identities and outcomes -------------------------------------------------------------------------
+
+
+@given(
+    some.from_regex(r"[a-zA-Z0-9._-]{1,20}", fullmatch=True),
+    some.integers(0, 2**31 - 1),
+    some.integers(0, 2**63 - 1),
+)
+def test_an_identity_survives_its_text(topic: str, partition: int, offset: int) -> None:
+    assert parse_identity(identity_text((topic, partition, offset))) == (topic, partition, offset)
+
+
+@pytest.mark.parametrize("text", ["", "t", "t/1", "/1/2", "t/x/2", "t/-1/2", "t/1/"])
+def test_what_is_no_identity_is_refused(text: str) -> None:
+    with pytest.raises(ValueError):  # noqa: PT011
+        parse_identity(text)
+
+
+@given(some.lists(some.tuples(some.sampled_from("ab"), some.integers(0, 2), some.integers(0, 3_000))))
+def test_seen_is_a_set(identities: list[tuple[str, int, int]]) -> None:
+    seen, plain = Seen(), set()
+    for identity in identities:
+        assert seen.add(identity) == (identity not in plain)
+        plain.add(identity)
+
+
+@pytest.fixture
+def outcomes(tmp_path: Path) -> Any:
+    made = Outcomes(tmp_path / "catalog.db")
+    yield made
+    made.close()
+
+
+def test_an_outcome_goes_from_open_to_failed_again(outcomes: Outcomes, tmp_path: Path) -> None:
+    first, second = letter(b"x"), ("t", 0, 9)
+    intent = Intent("r1", "t", {0: 5}, {first.identity: mark_of(first)})
+    assert outcomes.of("s", first) == OPEN
+    outcomes.intend("s", intent)
+    assert outcomes.intents("s") == [intent]
+    assert outcomes.intents("other") == []
+    outcomes.settle("s", intent, {first.identity: (0, 8)})
+    assert outcomes.intents("s") == []
+    found = outcomes.of("s", first)
+    assert (found.state, found.replay_id, found.target_offset) == (State.replayed, "r1", 8)
+    assert outcomes.of("other", first) == OPEN
+    assert not outcomes.failed_again("another replay", first.identity, second)
+    assert outcomes.failed_again("r1", first.identity, second)
+    assert not outcomes.failed_again("r1", first.identity, second)
+    again = Outcomes(tmp_path / "catalog.db")
+    assert again.of("s", first).state is State.failed_again
+    again.close()
+
+
+def test_an_outcome_is_of_one_record_and_not_of_another_at_its_place(outcomes: Outcomes) -> None:
+    """The topic was deleted and made again: what is at that offset now is open."""
+    first = letter(b"x")
+    outcomes.discard("s", {first.identity: mark_of(first)}, "junk")
+    assert (
+        outcomes.of("s", replace(first, value=b"", failed_at_ms=5, kind="TypeConversion")).state
+        is State.discarded
+    )
+    for other in (
+        replace(first, size=2),
+        replace(first, timestamp_ms=5),
+        replace(first, key=b"k"),
+    ):
+        assert outcomes.of("s", other) == OPEN
+    unread = replace(first, size=-1, value=None)
+    assert outcomes.of("s", unread).state is State.discarded
+
+
+def test_the_transactional_id_of_a_source_stays(outcomes: Outcomes) -> None:
+    assert outcomes.transactional_id("s") == outcomes.transactional_id("s") != outcomes.transactional_id("u")
+
+
+# -- repairs -----------------------------------------------------------------------------------------
+
+RFC_7386 = [
+    ({"a": "b"}, {"a": "c"}, {"a": "c"}),
+    ({"a": "b"}, {"b": "c"}, {"a": "b", "b": "c"}),
+    ({"a": "b"}, {"a": None}, {}),
+    ({"a": "b", "b": "c"}, {"a": None}, {"b": "c"}),
+    ({"a": ["b"]}, {"a": "c"}, {"a": "c"}),
+    ({"a": "c"}, {"a": ["b"]}, {"a": ["b"]}),
+    ({"a": {"b": "c"}}, {"a": {"b": "d", "c": None}}, {"a": {"b": "d"}}),
+    ({"a": [{"b": "c"}]}, {"a": [1]}, {"a": [1]}),
+    (["a", "b"], ["c", "d"], ["c", "d"]),
+    ({"a": "b"}, ["c"], ["c"]),
+    ({"a": "foo"}, None, None),
+    ({"a": "foo"}, "bar", "bar"),
+    ({"e": None}, {"a": 1}, {"e": None, "a": 1}),
+    ([1, 2], {"a": "b", "c": None}, {"a": "b"}),
+    ({}, {"a": {"bb": {"ccc": None}}}, {"a": {"bb": {}}}),
+]
+
+
+@pytest.mark.parametrize(("target", "patch", "expected"), RFC_7386)
+def test_merge_patches_are_those_of_the_rfc(target: Any, patch: Any, expected: Any) -> None:
+    made = merge_patch(json.dumps(patch))(letter(json.dumps(target).encode()))
+    assert json.loads(made or b"") == expected
+
+
+json_values = some.recursive(
+    some.none()
+    | some.booleans()
+    | some.integers()
+    | some.floats(allow_nan=False, allow_infinity=False)
+    | some.text(),
+    lambda inner: some.lists(inner) | some.dictionaries(some.text(), inner),
+    max_leaves=10,
+)
+
+
+@given(some.dictionaries(some.text(), json_values))
+def test_an_empty_patch_changes_nothing(value: dict[str, Any]) -> None:
+    text = json.dumps(value)
+    assert json.loads(merge_patch("{}")(letter(text.encode())) or b"") == json.loads(text)
+
+
+@pytest.mark.parametrize("value", [None, b"", b"{", b"\xff", b'{"a": 1, "a": 2}', b"[" * 100_000])
+def test_a_patch_needs_a_record_that_is_json(value: bytes | None) -> None:
+    with pytest.raises(RepairError):
+        merge_patch('{"a": 1}')(letter(value))
+
+
+def test_a_patch_that_is_not_json_is_refused() -> None:
+    with pytest.raises(OptionValueError, match="the patch is not JSON"):
+        merge_patch("{price: 1}")
+
+
+def test_a_function_is_found_and_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "dlq_repairs.py").write_text(
+        "def good(letter): return letter.value.upper()\n"
+        "def text(letter): return 'no bytes'\n"
+        "def broken(letter): return 1 / 0\n"
+        "number = 5\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    assert function("dlq_repairs:good")(letter(b"x")) == b"X"
+    assert checked(lambda letter: None)(letter(b"x")) is None
+    with pytest.raises(RepairError, match="gave str"):
+        function("dlq_repairs:text")(letter(b"x"))
+    with pytest.raises(RepairError, match="ZeroDivisionError"):
+        function("dlq_repairs:broken")(letter(b"x"))
+    for wrong, message in (
+        ("dlq_repairs", "names no function"),
+        ("dlq_repairs:number", "has no function 'number'"),
+        ("dlq_nowhere:f", "cannot be imported"),
+    ):
+        with pytest.raises(OptionValueError, match=message):
+            function(wrong)
+
+
+# -- places ------------------------------------------------------------------------------------------
+
+
+def found(
+    format: str, payload: bytes, message: str, field: str | None = None, **options: str
+) -> bytes | None:
+    given = {key.replace("_", "."): text for key, text in options.items()}
+    span = locate(format, payload, message, field, ["id", "name", "at"], given)
+    return payload[span[0] : span[1]] if span else None
+
+
+@pytest.mark.parametrize(
+    ("payload", "field", "expected"),
+    [
+        (b'{"id": "x"}', "id", b'"x"'),
+        (b' { "a" : {"id" : 1}, "id"\t:\n[1, {"n": 5}] } ', "id[1].n", b"5"),
+        (b'{"m": {"a.b": 1, "it\'s": 2}}', "m['a.b']", b"1"),
+        ('{"größe": "ü", "id": "ä"}'.encode(), "id", '"ä"'.encode()),
+        (b'{"other": 1}', "id", b"{"),
+        (b'{"a": {"other": 1}}', "a.id", b"{"),
+        (b'{"id": 1, "id": "x"}', "id", b'"x"'),
+        (b'{"id": [1, 2]}', "id[5]", b"["),
+        (b'{"id": ', "id", None),
+        (b"", "id", None),
+        (b"5", "id", b"5"),
+    ],
+)
+def test_a_json_field_is_found_in_the_text(payload: bytes, field: str, expected: bytes | None) -> None:
+    assert found("json", payload, f"{field}: wrong", field) == expected
+
+
+@pytest.mark.parametrize(
+    ("payload", "field", "expected"),
+    [
+        (b"1,x,3\n", "at", b"3"),
+        (b"1,x,3", "id", b"1"),
+        (b'1,"x,""y",3\r\n', "name", b'"x,""y"'),
+        (b"1,,3", "name", b","),
+        (b"1", "at", None),
+    ],
+)
+def test_a_csv_field_is_found_in_the_line(payload: bytes, field: str, expected: bytes | None) -> None:
+    assert found("csv", payload, f"{field}: wrong", field) == expected
+
+
+def test_another_delimiter_is_minded() -> None:
+    assert found("csv", b"1;x;3", "at: wrong", "at", csv_delimiter=";") == b"3"
+    assert found("csv", b"1\tx\t3", "at: wrong", "at", csv_delimiter="\\t") == b"3"
+
+
+def test_a_byte_or_a_character_in_the_message_is_the_place() -> None:
+    assert found("avro", b"\x00\x01\x02", "not a datum of the schema: a boolean of 2, at byte 2") == b"\x02"
+    assert found("avro", b"\x00\x01", "the payload ends inside of a value, at byte 2") == b"\x01"
+    assert found("json", '"ü" x'.encode(), "not JSON: Extra data: line 1 column 5 (char 4)") == b"x"
+    assert found("json", b"\xff\xfe", "invalid UTF-8 at byte 0") == b"\xff"
+    assert found("protobuf", b"abc", "no place at all") is None
+    assert found("avro", b"{}", "the first byte is 123, not the 0 that …") == b"{"
+    assert (
+        found("avro", b"\x00\x00\x00\x00\x07z", "schema id 7 is not known: the registry …")
+        == b"\x00\x00\x00\x07"
+    )
+
+
+@given(some.binary(max_size=2_000), some.integers(0, 2_500), some.integers(0, 50))
+def test_no_field_of_any_payload_breaks_the_search(payload: bytes, at: int, length: int) -> None:
+    for format in ("json", "csv", "avro"):
+        for field in (None, "id", "a[3].b['x']", "[[", "."):
+            locate(format, payload, f"wrong at byte {at}" if length % 2 else "wrong", field, ["id"], {})
+    lines, hidden = dump(payload, (at, at + length))
+    assert sum(len(line.data) for line in lines) + hidden == len(payload)
+    assert all(payload[line.at : line.at + len(line.data)] == line.data for line in lines)
+    marked = {line.at + place for line in lines for place in line.marked}
+    assert marked <= set(range(at, at + length))
+    if length and at < len(payload):
+        assert at in marked
