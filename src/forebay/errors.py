@@ -25,7 +25,9 @@
     │   ├── ReadStalledError         FB3007  retryable
     │   ├── NoOffsetError            FB3008  auto.offset.reset = none, and no offset
     │   ├── ConnectorStateError      FB3009  a verb called out of order
-    │   └── NoColumnsError           FB3010  none declared, and none found
+    │   ├── NoColumnsError           FB3010  none declared, and none found
+    │   ├── SchemaChangedError       FB3011  records have another schema than the source takes
+    │   └── NewFieldsError           FB3012  they have fields that are to become columns
     ├── RuntimeFailure               FB4000
     │   ├── QueryFailedError         FB4001
     │   ├── WaitTimeoutError         FB4002  exit code 4
@@ -273,6 +275,43 @@ class ConnectorStateError(ConnectorError):
 class NoColumnsError(ConnectorError):
     code = "FB3010"
     default_remedy = "declare the columns: CREATE SOURCE t (id BIGINT, …) …"
+
+
+class SchemaChangedError(ConnectorError):
+    code = "FB3011"
+    default_remedy = (
+        "CREATE OR REPLACE SOURCE with the new schema, or set 'schema.evolution' = 'ignore' to read what fits "
+        "and refuse the rest record by record; views over the source are to be dropped first"
+    )
+
+
+_NEW_FIELDS = re.compile(r"source '([^']*)': schema id (\d+) ")
+
+
+class NewFieldsError(ConnectorError):
+    """Ends a query between two batches. Who runs it adds the columns and starts it again.
+
+    Which source and which schema is in the text, since that is what Spark hands on.
+    """
+
+    code = "FB3012"
+    default_remedy = (
+        "a session adds the columns and goes on by itself; elsewhere start the query again with them, and with "
+        "the schema's id added to 'schema.evolution.from'"
+    )
+
+    @property
+    def source(self) -> str:
+        return str(self._place()[1])
+
+    @property
+    def schema_id(self) -> int:
+        return int(self._place()[2])
+
+    def _place(self) -> re.Match[str]:
+        found = _NEW_FIELDS.match(self.message)
+        assert found is not None
+        return found
 
 
 class RuntimeFailure(ForebayError):

@@ -22,10 +22,11 @@ from forebay.formats.avro_schema import Avro, parse, written_schema
 from forebay.formats.avro_values import convert_record
 from forebay.formats.batches import arrow_schema, decode_each
 from forebay.formats.contract import Decoded, Kind
+from forebay.formats.evolution import Watch
 from forebay.formats.framing import HEADER, schema_id
 from forebay.formats.json_format import JsonDecoder
 from forebay.formats.refusal import RefusedError
-from forebay.registry import Origin, RegisteredSchema, registry
+from forebay.registry import Origin, RegisteredSchema, newest, registry
 
 
 @dataclass(frozen=True)
@@ -62,9 +63,11 @@ class FramedDecoder:
         self._made_from = (format, schema, dict(options), origin)
         self._registry = registry(origin.settings)
         self._lessons: dict[int, Lesson] = {}
+        self._watch = Watch.of(origin, schema)
         self._reading: _Reading
         if format == "avro":
-            self._reading = _AvroReading(schema, options, origin)
+            own = self._watch.newest if self._watch else None
+            self._reading = _AvroReading(schema, options, origin, own)
         elif format == "json":
             self._reading = _JsonReading(schema, options)
         else:
@@ -87,7 +90,11 @@ class FramedDecoder:
         return decode_each(values, self.schema, self._record)
 
     def lesson(self, number: int) -> Lesson:
-        """What the id means. AuthError if the registry does not let us in."""
+        """What the id means.
+
+        AuthError if the registry does not let us in. SchemaChangedError or NewFieldsError if the source is
+        to stop at such a schema, or to take it in, before it goes on.
+        """
         if number not in self._lessons:
             self._lessons[number] = self._learned(number)
         return self._lessons[number]
@@ -95,14 +102,20 @@ class FramedDecoder:
     def _learned(self, number: int) -> Lesson:
         try:
             schema = self._registry.schema(number)
+        except RecordError as error:
+            return Lesson(None, error.kind, error.message)
+        try:
             if schema.type != self._reading.type:
                 raise UnsupportedSqlError(
                     f"it is of type {schema.type}, and the source's format is {self.format}"
                 )
-            return Lesson(self._reading.plan(schema))
-        except RecordError as error:
-            return Lesson(None, error.kind, error.message)
+            plan = self._reading.plan(schema)
+            if self._watch is not None:
+                self._watch.check(schema)
+            return Lesson(plan)
         except StatementError as error:
+            if self._watch is not None:
+                raise self._watch.changed(schema, error.message) from None
             return Lesson(None, Kind.SchemaMismatch, f"schema id {number} does not fit: {error.message}")
 
     def _record(self, payload: bytes | None) -> list[Any]:
@@ -117,19 +130,22 @@ class _AvroReading:
     """Resolves each writer's schema to the reader's.
 
     That is `avro.schema` if it is given, and then every column must be one of its fields. Otherwise it is
-    the subject's newest, which has the names, aliases and defaults that its owners want read; a column
-    that it no longer has is still read from the records that do. Without a subject, or with several whose
-    newest schemas differ, the columns alone say what is read.
+    the one that the source is from (`own`), where other schemas are held against that, or the subject's
+    newest, which has the names, aliases and defaults that its owners want read; a column that it no longer
+    has is still read from the records that do. Without a subject, or with several whose newest schemas
+    differ, the columns alone say what is read.
     """
 
     type = "AVRO"
 
-    def __init__(self, schema: StructType, options: Mapping[str, str], origin: Origin) -> None:
+    def __init__(
+        self, schema: StructType, options: Mapping[str, str], origin: Origin, own: RegisteredSchema | None
+    ) -> None:
         self._columns = schema.json()
         self._names = schema.fieldNames()
         given = written_schema(options)
         self._closed = given is not None
-        self._reader = RegisteredSchema(0, "AVRO", given) if given is not None else _newest(origin)
+        self._reader = RegisteredSchema(0, "AVRO", given) if given is not None else own or _newest(origin)
 
     def check(self) -> None:
         if self._reader is None:
@@ -171,11 +187,8 @@ class _JsonReading:
 
 
 def _newest(origin: Origin) -> RegisteredSchema | None:
-    versions = [registry(origin.settings).latest(subject) for subject in origin.subjects]
-    schemas = {
-        version.schema for version in versions if version is not None and version.schema.type == "AVRO"
-    }
-    return schemas.pop() if len(schemas) == 1 else None
+    found = newest(origin, "AVRO")
+    return found[0].schema if len(found) == 1 else None
 
 
 @lru_cache(maxsize=1024)  # a decoder is made for every task, and a plan is the same for all of them

@@ -32,7 +32,7 @@ from forebay.errors import (
     UnreachableError,
 )
 from forebay.registry.memory import Memory
-from forebay.registry.settings import PREFIX, RegistrySettings
+from forebay.registry.settings import PREFIX, Origin, RegistrySettings
 
 log = logging.getLogger("forebay.registry")
 T = TypeVar("T")
@@ -272,6 +272,13 @@ def registry(settings: RegistrySettings) -> Registry:
         if key not in _registries:
             _registries[key] = Registry(settings)
         return _registries[key]
+
+
+def newest(origin: Origin, kind: str) -> list[Version]:
+    """The newest schemas of a source's subjects that are of a type, those that differ; none if there are none."""
+    found = (registry(origin.settings).latest(subject) for subject in origin.subjects)
+    of_kind = [version for version in found if version is not None and version.schema.type == kind]
+    return list({(v.schema.text, v.schema.references): v for v in reversed(of_kind)}.values())[::-1]
 
 
 def _made(settings: RegistrySettings) -> SchemaRegistryClient:

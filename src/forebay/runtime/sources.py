@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
+import threading
 import time
 from collections.abc import Mapping
 from dataclasses import replace
@@ -47,6 +48,7 @@ class Sources:
         self._registry = registry
         self._statements: dict[str, sql.CreateSource] = {}
         self._open: dict[str, SourceConnector] = {}
+        self._evolving = threading.Lock()
 
     # -- creating ------------------------------------------------------------------------------------
 
@@ -63,7 +65,9 @@ class Sources:
     def _create(self, statement: sql.CreateSource) -> tuple[bool, Discovered | None]:
         check_name(statement.name)
         known = self._catalog.get(statement.name)
-        statement = self._with_known_columns(statement, known)
+        given = self.masked(statement)
+        if not statement.or_replace:
+            statement = self._as_it_is_now(statement, known)
         masked = self.masked(statement)
         if known is not None and not statement.or_replace:
             same = known.kind == "source" and known.sql == masked
@@ -83,24 +87,51 @@ class Sources:
             connector.close()
             columns = tuple(sql.Column(f.name, f.dataType, f.nullable) for f in discovered.columns.fields)
             statement = replace(statement, columns=columns)
-            masked, connector = self.masked(statement), self._connector(statement)
+            connector = self._connector(statement)
+        if pinned := connector.pinned():
+            more = {key: sql.OptionValue(text) for key, text in pinned.items()}
+            statement = replace(statement, options={**statement.options, **more})
+            connector.redefine(self.config(statement))
         self.event_time(statement, connector)
         _check_on_error(statement.on_error)
         connector.open()
         self._forget(statement.name)
         self._statements[statement.name] = statement
         self._open[statement.name] = connector
-        self._catalog.put(Definition(statement.name, "source", masked, int(time.time() * 1000)))
+        masked, now = self.masked(statement), int(time.time() * 1000)
+        self._catalog.put(Definition(statement.name, "source", masked, now, {"given": given}))
         return True, discovered if discovered is not None and not discovered.fixed else None
 
-    def _with_known_columns(self, statement: sql.CreateSource, known: Definition | None) -> sql.CreateSource:
-        """A statement without columns that was executed before means the columns that it found then."""
-        if statement.columns or statement.or_replace or known is None or known.kind != "source":
+    def is_same(self, statement: sql.CreateSource, known: Definition) -> bool:
+        """Whether a source was created by this statement, whatever was found or has become of it since."""
+        return self.masked(statement) in (known.sql, known.detail.get("given"))
+
+    def _as_it_is_now(self, statement: sql.CreateSource, known: Definition | None) -> sql.CreateSource:
+        """A statement that was executed before means the columns that were found then, or came since."""
+        if known is None or known.kind != "source" or not self.is_same(statement, known):
             return statement
-        before = sql.parse_one(known.sql)
-        assert isinstance(before, sql.CreateSource)
-        found = replace(statement, columns=before.columns)
-        return found if self.masked(found) == known.sql else statement
+        now = sql.parse_one(known.sql)
+        assert isinstance(now, sql.CreateSource)
+        # Its own options come last: they have the secrets, which the catalog has not.
+        return replace(statement, columns=now.columns, options={**now.options, **statement.options})
+
+    def evolve(self, name: str, schema_id: int) -> None:
+        """Take the new fields of a schema in as columns. Nothing, where they are columns already."""
+        with self._evolving:
+            connector, statement = self.connector(name), self.statement(name)
+            config = connector.evolved(schema_id)
+            columns = tuple(sql.Column(f.name, f.dataType, f.nullable) for f in config.schema.fields)
+            options = {
+                key: sql.OptionValue(config.options.get(key, value.text))
+                for key, value in statement.options.items()
+            }
+            statement = replace(statement, columns=columns, options=options)
+            self.event_time(statement, self._connector(statement))
+            known = self._catalog.get(name)
+            assert known is not None
+            self._catalog.put(replace(known, sql=self.masked(statement)))
+            self._statements[name] = statement
+            connector.redefine(self.config(statement))
 
     def masked(self, statement: sql.CreateSource) -> str:
         """The statement as it may be shown and kept: no secret in it."""

@@ -12,6 +12,7 @@ from typing import Any
 
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
 
 from forebay import sql
 from forebay.catalog import Catalog, Definition, QueryState
@@ -116,15 +117,20 @@ class Views:
     def _start(self, statement: sql.CreateView, *, is_new: bool, text: str) -> None:
         plan = self.plan(statement)
         self._check_tables(plan.tables)
+        connectors = {name: self._sources.connector(name) for name in plan.tables}
+        columns = {name: changelog.row_schema(connector).names for name, connector in connectors.items()}
+        if not is_new and (known := self._catalog.get(statement.name)) is not None:
+            columns = dict(known.detail.get("columns", columns))
         query = RunningQuery(
             statement.name,
             self.paths(statement.name),
-            {name: self._sources.connector(name) for name in plan.tables},
-            lambda: self._frame(statement, self._starts(statement.name, plan.tables)),
+            connectors,
+            lambda: self._frame(statement, self._starts(statement.name, plan.tables), columns),
             output_mode=OUTPUT_MODES[plan.emit],
             merge_keys=plan.merge_keys if plan.emit == "changes" else None,
             kept=plan.kept,
             on_state=self._on_state,
+            evolve=self._sources.evolve,
         )
         query.lock.acquire()
         try:
@@ -134,7 +140,7 @@ class Views:
                     remedy=f"if it is not wanted any more, remove {query.paths.root}",
                 )
             query.progress.positions = self._starts(statement.name, plan.tables)
-            frame = self._frame(statement, query.progress.positions)
+            frame = self._frame(statement, query.progress.positions, columns)
             query.prepare(frame)
             self.recount([query])
             self.running[statement.name] = query
@@ -152,6 +158,7 @@ class Views:
                 "sources": list(plan.tables),
                 "emit": plan.emit,
                 "keys": list(plan.merge_keys),
+                "columns": columns,
             }
             if plan.kept:
                 detail["kept"] = plan.kept
@@ -173,8 +180,17 @@ class Views:
                     remedy="select from the source instead; a plain SELECT can read any view",
                 )
 
-    def _frame(self, statement: sql.CreateView, starts: Mapping[str, Offsets]) -> DataFrame:
-        """The view's query over its streaming sources."""
+    def _frame(
+        self,
+        statement: sql.CreateView,
+        starts: Mapping[str, Offsets],
+        created_with: Mapping[str, list[str]] | None = None,
+    ) -> DataFrame:
+        """The view's query over its streaming sources.
+
+        Where it has more than rows to pass on (groups, joins, DISTINCT), its sources have the columns that the
+        view was created with: a `*` that grew would not fit the state that Spark keeps for it.
+        """
         spark = self._spark()
         paths = self.paths(statement.name)
         names = sql.tables(statement.query)
@@ -182,6 +198,13 @@ class Views:
         plan = self.plan(statement, temporary)
         query = plan.spark_sql
         schemas = {temporary[name]: changelog.row_schema(self._sources.connector(name)) for name in names}
+        if created_with is not None and not plan.plain:
+            schemas = {
+                temporary[name]: StructType(
+                    [field for field in schemas[temporary[name]] if field.name in created_with[name]]
+                )
+                for name in names
+            }
         needed = needed_columns(spark, schemas, query)
         for name in names:
             connector = self._sources.connector(name)
@@ -197,7 +220,7 @@ class Views:
                 event_time=None if plan.kept else self._sources.event_time(source, connector),
                 needed=needed[temporary[name]],
             )
-            changelog.without_change(frame, connector).createOrReplaceTempView(temporary[name])
+            changelog.only(frame, schemas[temporary[name]]).createOrReplaceTempView(temporary[name])
         try:
             frame = spark.sql(query)
             return changelog.checked(frame, plan.kept) if plan.kept else frame

@@ -38,6 +38,8 @@ class ViewPlan:
     `kept` is set for a view over a change log, whose result has one column more, `_weight`: "rows" adds up
     the weights of equal rows, "groups" replaces the rows whose `merge_keys` are equal. A row of weight 0 is
     gone, but for the one row of a view without keys.
+
+    `plain`: rows of one table are passed on, each by itself.
     """
 
     spark_sql: str
@@ -47,6 +49,7 @@ class ViewPlan:
     emit: Literal["append", "changes", "window_close"]
     merge_keys: tuple[str, ...]
     kept: Kept | None = None
+    plain: bool = False
 
 
 def plan(
@@ -80,7 +83,13 @@ def plan(
         emit=mode,
         merge_keys=found.keys if mode == "changes" else (),
         kept=weighed.kept if weighed else None,
+        plain=mode == "append" and weighed is None and _is_plain(query),
     )
+
+
+def _is_plain(query: Any) -> bool:
+    several = any(select is not query for select in query.find_all(exp.Query))
+    return isinstance(query, exp.Select) and not several and not query.args.get("joins")
 
 
 def _holds(whole: Edit, part: Edit) -> bool:
