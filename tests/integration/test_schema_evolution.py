@@ -13,7 +13,9 @@ import sessions
 from confluent_kafka.schema_registry import SchemaRegistryClient
 from confluent_kafka.schema_registry.avro import AvroSerializer
 from confluent_kafka.schema_registry.json_schema import JSONSerializer
+from confluent_kafka.schema_registry.protobuf import ProtobufSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
+from google.protobuf import message_factory
 from pyspark.sql.types import StructType
 from support import Cluster, kafka_source, read
 from tests.protobuf_support import columns
@@ -21,6 +23,8 @@ from tests.protobuf_support import columns
 import forebay
 from forebay.devstack import DevStack
 from forebay.errors import NewFieldsError, OptionConflictError, SchemaChangedError
+from forebay.formats.protobuf_files import add_files
+from forebay.formats.protobuf_schema import registered_files
 from forebay.kafka.connector import KafkaSource
 from forebay.native import native
 
@@ -63,6 +67,12 @@ class Topic:
     def json(self, properties: dict[str, Any], rows: list[dict[str, Any]]) -> None:
         schema = {"title": "Order", "type": "object", "properties": properties}
         self._write(JSONSerializer(json.dumps(schema), self.registry), rows)
+
+    def protobuf(self, text: str, rows: list[dict[str, Any]]) -> None:
+        file = add_files(registered_files(text, {}))[-1]
+        kind = message_factory.GetMessageClass(file.message_types_by_name["Order"])
+        serializer = ProtobufSerializer(kind, self.registry, {"use.deprecated.format": False})
+        self._write(lambda row, context: serializer(kind(**row), context), rows)
 
     def _write(self, serializer: Any, rows: list[dict[str, Any]]) -> None:
         context = SerializationContext(self.name, MessageField.VALUE)
@@ -233,6 +243,22 @@ def test_json_schemas_evolve_too(topic: Topic) -> None:
     assert [str(row["at"]) for row in everything(source)] == ["None", "2026-01-01 00:00:00+00:00"]
     topic.json(third, [{"id": 2, "amount": "x"}])
     with pytest.raises(SchemaChangedError, match="column amount is DOUBLE, and the field is now STRING"):
+        everything(source)
+
+
+def test_protobuf_schemas_evolve_too(topic: Topic) -> None:
+    body = 'syntax = "proto3"; message Order {{ int64 id = 1; double amount = 2; {} }}'
+    topic.protobuf(body.format(""), numbered(0, 1))
+    topic.takes_anything()
+    source = topic.connector("evolve", columns("id BIGINT, amount DOUBLE"), format="protobuf")
+    topic.protobuf(body.format("repeated string tags = 3;"), numbered(1, 1, tags=["a"]))
+    with pytest.raises(NewFieldsError, match=r"tags \(ARRAY<STRING>\): added") as met:
+        everything(source)
+    source.redefine(source.evolved(met.value.schema_id))
+    assert [row["tags"] for row in everything(source)] == [None, ["a"]]
+    other = 'syntax = "proto3"; message Order { int64 id = 1; string amount = 2; }'
+    topic.protobuf(other, [{"id": 2, "amount": "x"}])
+    with pytest.raises(SchemaChangedError, match=r"amount \(STRING, was DOUBLE\): another type"):
         everything(source)
 
 

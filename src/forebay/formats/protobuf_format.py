@@ -34,6 +34,13 @@ A RefusedError is passed on as it is. It is asked once for each id and each deco
 """
 
 
+Met = Callable[[int, str, str], None]
+"""Hears of each schema id that is met, of the message's name there, and of why it does not fit, if it does not.
+
+What it raises ends the task.
+"""
+
+
 class ProtobufDecoder:
     """Fields by their exact names. What the message has beyond the columns is read over.
 
@@ -42,12 +49,17 @@ class ProtobufDecoder:
     """
 
     def __init__(
-        self, schema: StructType, options: Mapping[str, str], resolve: Resolve | None = None
+        self,
+        schema: StructType,
+        options: Mapping[str, str],
+        resolve: Resolve | None = None,
+        met: Met | None = None,
     ) -> None:
         self.schema = arrow_schema(schema)
-        self._made_from = (schema, dict(options), resolve)
+        self._made_from = (schema, dict(options), resolve, met)
         self._columns = schema
         self._resolve = resolve
+        self._met = met
         self._wanted = options.get(MESSAGE)
         self._readers: dict[tuple[int, tuple[int, ...]], Callable[[bytes], list[Any]] | RefusedError] = {}
         self._plan: Plan | None = None
@@ -107,13 +119,24 @@ class ProtobufDecoder:
             if message is None:
                 return malformed(f"{name} has no message at {list(header.indexes)}")
             self._check_wanted(message)
-            return _reader(compile_plan(message, self._columns, complete=False), len(self._columns))
+            made = _reader(self._compiled(header.schema_id, message), len(self._columns))
+            if self._met is not None:
+                self._met(header.schema_id, message.full_name, "")
+            return made
         except FilesError as error:
             return mismatch(f"{name} cannot be loaded: {error}")
         except UnsupportedSqlError as error:
             return mismatch(f"{name}: {error.message}")
         except RefusedError as refused:
             return refused
+
+    def _compiled(self, schema_id: int, message: Descriptor) -> Plan:
+        try:
+            return compile_plan(message, self._columns, complete=False)
+        except UnsupportedSqlError as error:
+            if self._met is not None:
+                self._met(schema_id, message.full_name, error.message)
+            raise
 
     def _check_wanted(self, message: Descriptor) -> None:
         if self._wanted and not f".{message.full_name}".endswith(f".{self._wanted}"):
