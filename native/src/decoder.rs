@@ -26,7 +26,7 @@ enum Format {
     /// Without a plan of its own where each schema id has one.
     Avro(Option<Box<Plan>>),
     Protobuf(Box<Protobuf>),
-    Debezium,
+    Debezium(debezium::Described),
 }
 
 impl Decoder {
@@ -53,7 +53,7 @@ impl Decoder {
             "avro" if framed => Format::Avro(None),
             "avro" => Format::Avro(Some(Box::new(Plan::new(&option("avro.plan", ""), &columns)?))),
             "protobuf" => Format::Protobuf(Box::new(Protobuf::new(&option("protobuf.plan", ""), &columns)?)),
-            "debezium-json" if debezium::fits(&columns) => Format::Debezium,
+            "debezium-json" if debezium::fits(&columns) => Format::Debezium(debezium::Described::default()),
             other => return Err(format!("format {other} is not read natively")),
         };
         Ok(Decoder { columns, format, frames: framed.then(Frames::default), rows: 0 })
@@ -83,7 +83,7 @@ impl Decoder {
         let (columns, row) = (&mut self.columns, self.rows);
         let taken = match (&mut self.format, payload) {
             (Format::Raw, payload) => raw(&mut columns[0], payload).map(|()| 1),
-            (Format::Debezium, None) => Ok(0),
+            (Format::Debezium(_), None) => Ok(0),
             (_, None) => Err(Refusal::malformed("the payload is null (a tombstone)")),
             (format, Some(payload)) => match (format, &mut self.frames) {
                 (_, Some(frames)) => match frames.lesson(payload)? {
@@ -93,7 +93,7 @@ impl Decoder {
                 (Format::Csv(csv), None) => csv.decode(columns, row, payload),
                 (Format::Avro(Some(plan)), None) => avro::decode(plan, columns, row, payload, 0).map(|()| 1),
                 (Format::Protobuf(protobuf), None) => protobuf.decode(columns, row, payload).map(|()| 1),
-                (Format::Debezium, None) => debezium::decode(columns, row, payload),
+                (Format::Debezium(described), None) => described.decode(columns, row, payload),
                 _ => json::decode(columns, row, payload).map(|()| 1),
             },
         };
