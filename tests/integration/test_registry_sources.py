@@ -158,7 +158,12 @@ def message_type(text: str) -> Any:
     return message_factory.GetMessageClass(pool[-1].message_types_by_name["Order"])
 
 
-def test_protobuf_of_the_confluent_serializer_with_two_schema_ids(stack: DevStack, kafka: Cluster) -> None:
+@pytest.mark.parametrize("decoder", ["native", "plain"])
+def test_protobuf_of_the_confluent_serializer_with_two_schema_ids(
+    stack: DevStack, kafka: Cluster, plainly: Any, decoder: str
+) -> None:
+    if decoder == "plain":
+        plainly()
     topic = kafka.make_topic(1)
     context = SerializationContext(topic, MessageField.VALUE)
     body = "message Note { string text = 1; } message Order { int64 id = 1; double amount = 2; %s }"
@@ -176,6 +181,28 @@ def test_protobuf_of_the_confluent_serializer_with_two_schema_ids(stack: DevStac
     first = {"id": 1, "amount": 10.0, "currency": None}
     assert rows == [first, {"id": 2, "amount": 20.5, "currency": "USD"}, first]
     assert [bad.kind for bad in rejected] == ["UnknownSchemaId"]
+
+
+@pytest.mark.parametrize("decoder", ["native", "plain"])
+def test_keys_name_their_schemas_too(stack: DevStack, kafka: Cluster, plainly: Any, decoder: str) -> None:
+    if decoder == "plain":
+        plainly()
+    topic = kafka.make_topic(1)
+    values = orders(stack, topic)
+    keys = []
+    for kind, value in (("int", 7), ("long", 2**40)):
+        schema = {"type": "record", "name": "Key", "fields": [{"name": "region", "type": kind}]}
+        made = AvroSerializer(client(stack), json.dumps(schema))
+        keys.append(made({"region": value}, SerializationContext(topic, MessageField.KEY)))
+    unknown = b"\x00\x7f\xff\xff\xff\x02"
+    for key, value in zip([*keys, unknown, None], [*values, values[0]], strict=True):
+        kafka.produce(topic, [value], key=key, partition=0)
+    given = {"key.format": "avro", "key.columns": "region"}
+    schema = StructType([*COLUMNS.fields[:2], StructField("region", LongType())])
+    rows, rejected = everything(options(kafka, topic, **given), schema)
+    assert [(row["id"], row["region"]) for row in rows] == [(1, 7), (2, 2**40), (1, None)]
+    assert [(bad.kind, bad.offset) for bad in rejected] == [("UnknownSchemaId", 2)]
+    assert rejected[0].message.startswith("key")
 
 
 @pytest.mark.parametrize("decoder", ["native", "plain"])

@@ -3,7 +3,7 @@
 use crate::columns::{Column, Data};
 use crate::decoder::{self, Decoder};
 use crate::kafka::batches::{Header, Record};
-use crate::refusal::{Kind, Refusal};
+use crate::refusal::{Kind, Refusal, Wanted};
 use arrow_data::ArrayData;
 use arrow_schema::{Fields, Schema};
 
@@ -78,17 +78,16 @@ impl Rows {
         self.count
     }
 
-    /// Append one record, or put it among the rejected; do neither and give the id of a schema where that
-    /// must be learned first.
+    /// Append one record, or put it among the rejected; do neither and say which schema must be learned first.
     #[inline]
-    pub fn push(&mut self, range: usize, partition: i32, record: &Record<'_>) -> Option<u32> {
+    pub fn push(&mut self, range: usize, partition: i32, record: &Record<'_>) -> Option<Wanted> {
         match self.take(partition, record) {
             Ok(0) => self.skipped += 1,
             Ok(rows) => {
                 self.count += rows;
                 self.taken += 1;
             }
-            Err(Refusal { wants: Some(id), .. }) => return Some(id),
+            Err(Refusal { wants: Some(wanted), .. }) => return Some(wanted),
             Err(refusal) => {
                 let value = record.value.map(<[u8]>::to_vec);
                 self.rejected.push(Rejected { range, offset: record.offset, refusal, value });
@@ -98,9 +97,9 @@ impl Rows {
         None
     }
 
-    /// What a schema id means: see `Decoder::learn`.
-    pub fn learn(&mut self, id: u32, plan: Option<&str>, kind: &str, message: &str) -> Result<(), String> {
-        self.values.as_mut().ok_or("no value is decoded")?.learn(id, plan, kind, message)
+    /// The decoder that a schema is wanted for.
+    pub fn pupil(&mut self, of_key: bool) -> Option<&mut Decoder> {
+        if of_key { self.keys.as_mut() } else { self.values.as_mut() }
     }
 
     /// A record that is longer than a task may hold.
@@ -140,7 +139,10 @@ impl Rows {
         match taken {
             Ok(1) => Ok(()),
             Ok(_) => Err(Refusal::malformed("a header line or a comment, and no key").within(".key")),
-            Err(refusal) => Err(refusal.within(".key")),
+            Err(mut refusal) => {
+                refusal.wants.iter_mut().for_each(|wanted| wanted.of_key = true);
+                Err(refusal.within(".key"))
+            }
         }
     }
 

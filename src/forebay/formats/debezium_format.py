@@ -14,7 +14,7 @@ from pyspark.sql.types import IntegerType, LongType, StringType, StructField, St
 
 from forebay.errors import UnsupportedSqlError
 from forebay.formats.batches import arrow_schema, decode_all, decode_each
-from forebay.formats.contract import Decoded, Kind
+from forebay.formats.contract import NO_MORE, Decoded, Kind
 from forebay.formats.debezium_types import Described
 from forebay.formats.json_text import parse_exact, parse_fast
 from forebay.formats.refusal import RefusedError, check_present, describe, malformed, mismatch
@@ -51,6 +51,8 @@ class DebeziumDecoder:
     it did not, so it is skipped. An update or a delete without the row as it was is refused, since nobody
     could take that row back; so is a truncate, which names no rows.
     """
+
+    native_options = NO_MORE
 
     def __init__(self, schema: StructType, options: Mapping[str, str]) -> None:
         taken = {field.name.lower() for field in schema} & set(CHANGE.names)
@@ -103,6 +105,8 @@ class DebeziumDecoder:
 
 class DebeziumKeyDecoder:
     """A change's key: a JSON object, with or without the envelope of `schema` and `payload`."""
+
+    native_options = NO_MORE
 
     def __init__(self, schema: StructType, options: Mapping[str, str]) -> None:
         self.schema = arrow_schema(schema)

@@ -11,6 +11,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from types import MappingProxyType
 from typing import Any, Protocol
 
 from pyspark.sql.types import StructType
@@ -21,7 +22,7 @@ from forebay.formats.avro_plan import Plan, compile_resolved
 from forebay.formats.avro_schema import Avro, parse, written_schema
 from forebay.formats.avro_values import convert_record
 from forebay.formats.batches import arrow_schema, decode_each
-from forebay.formats.contract import Decoded, Kind
+from forebay.formats.contract import Decoded, Kind, NativeLesson
 from forebay.formats.evolution import Watch
 from forebay.formats.framing import HEADER, schema_id
 from forebay.formats.json_format import JsonDecoder
@@ -38,8 +39,8 @@ class Lesson:
     message: str = ""
 
     @property
-    def native(self) -> tuple[str | None, str, str]:
-        """As the native decoder's `learn` takes it, after the id."""
+    def native(self) -> NativeLesson:
+        """As the native decoder's `learn` takes it, after the header."""
         text = None if self.plan is None else json.dumps(self.plan, ensure_ascii=False, separators=(",", ":"))
         return text, self.kind, self.message
 
@@ -56,6 +57,8 @@ class _Reading(Protocol):
 
 class FramedDecoder:
     """Made for a task: it keeps what it has learned. Asks for the reader's schema when it is made."""
+
+    native_options = MappingProxyType({"framed": "true"})
 
     def __init__(self, format: str, schema: StructType, options: Mapping[str, str], origin: Origin) -> None:
         self.schema = arrow_schema(schema)
@@ -86,15 +89,13 @@ class FramedDecoder:
 
     def decode(self, values: Sequence[bytes | None]) -> Decoded:
         for number in _ids(values):
-            self.lesson(number)
+            self._lesson(number)
         return decode_each(values, self.schema, self._record)
 
-    def lesson(self, number: int) -> Lesson:
-        """What the id means.
+    def lesson(self, header: bytes) -> NativeLesson:
+        return self._lesson(schema_id(header)).native
 
-        AuthError if the registry does not let us in. SchemaChangedError or NewFieldsError if the source is
-        to stop at such a schema, or to take it in, before it goes on.
-        """
+    def _lesson(self, number: int) -> Lesson:
         if number not in self._lessons:
             self._lessons[number] = self._learned(number)
         return self._lessons[number]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from pyspark.sql.types import StructType
@@ -15,7 +16,7 @@ from forebay.formats.framed import FramedDecoder
 from forebay.formats.protobuf_format import ProtobufDecoder
 from forebay.formats.protobuf_schema import MESSAGE, SOURCES, registered_files
 from forebay.formats.refusal import RefusedError, mismatch
-from forebay.registry import Origin, registry
+from forebay.registry import Origin, RegisteredSchema, registry
 
 REGISTERED = ("avro", "json", "protobuf")
 """The formats that have schemas in a registry."""
@@ -55,6 +56,11 @@ class Watching:
         self._watch.check(schema, message)
 
 
+@lru_cache(maxsize=1024)  # protoc takes longer than a task may, and a decoder is made for every task
+def _files(schema: RegisteredSchema) -> bytes:
+    return registered_files(schema.text, dict(schema.references))
+
+
 @dataclass(frozen=True)
 class RegisteredFiles:
     """From a schema id to Protobuf's FileDescriptorSet. Pickles. AuthError if the registry does not let us in."""
@@ -71,6 +77,6 @@ class RegisteredFiles:
                 f"the schema {number} is of type {schema.type}, and the source's format is protobuf"
             )
         try:
-            return registered_files(schema.text, dict(schema.references))
+            return _files(schema)
         except ValueError as error:
             raise mismatch(f"the schema {number} cannot be loaded: {error}") from None
