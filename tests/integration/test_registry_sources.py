@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import sessions
-from confluent_kafka.schema_registry import SchemaRegistryClient
+from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
 from confluent_kafka.schema_registry.avro import AvroSerializer
 from confluent_kafka.schema_registry.json_schema import JSONSerializer
 from confluent_kafka.schema_registry.protobuf import ProtobufSerializer
@@ -339,6 +339,20 @@ def test_a_source_is_checked_against_its_registry_when_it_is_created(stack: DevS
     assert "'schema.registry.ssl.ca.location' cannot be used: there is no such file" in said
     said = refusal(UnsupportedSqlError, format="csv")
     assert "format 'csv' does not go with a schema registry" in said
+
+
+def test_a_schema_that_contains_itself_is_refused_when_the_source_is_created(
+    stack: DevStack, kafka: Cluster
+) -> None:
+    topic = kafka.make_topic(1)
+    child = {"name": "next", "type": ["null", "Node"], "default": None}
+    node = {"type": "record", "name": "Node", "fields": [{"name": "id", "type": "long"}, child]}
+    client(stack).register_schema(f"{topic}-value", Schema(json.dumps(node), "AVRO"))
+    for schema in (StructType([StructField("id", LongType())]), StructType([])):
+        source = kafka_source(options(kafka, topic), schema)
+        with pytest.raises(UnsupportedSqlError, match=r"the record Node of .* contains itself") as refused:
+            source.open() if len(schema) else source.discover_schema()
+        assert "FORMAT RAW" in refused.value.remedy
 
 
 def test_sql_end_to_end_and_known_schemas_go_on_while_the_registry_is_away(tmp_path: Path) -> None:

@@ -268,6 +268,20 @@ def test_without_a_schema_to_compare_with_there_is_no_such_source(topic: Topic) 
             topic.connector(policy, columns("id BIGINT"))
 
 
+def test_a_view_that_is_more_than_rows_keeps_the_columns_that_it_was_created_with(
+    topic: Topic, tmp_path: Path
+) -> None:
+    topic.avro([ID, AMOUNT], numbered(0, 10))
+    with sessions.connect(tmp_path / "home") as db:
+        db.execute(topic.source("evolve"))
+        db.execute("CREATE MATERIALIZED VIEW v AS SELECT * FROM orders UNION ALL SELECT id, 0.5D FROM orders")
+        caught_up(db)
+        topic.avro([ID, NOTE, AMOUNT], numbered(10, 10, note="new"))
+        caught_up(db)
+        assert names(db, "v") == ["id", "amount"]
+        assert sessions.rows(db, "SELECT count(*), count(DISTINCT id) FROM v") == [(40, 20)]
+
+
 def test_a_view_over_a_source_that_rejects_ends_with_the_difference(topic: Topic, tmp_path: Path) -> None:
     topic.avro([ID, AMOUNT], numbered(0, 10))
     with sessions.connect(tmp_path / "home") as db:
