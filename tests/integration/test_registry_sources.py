@@ -34,6 +34,7 @@ from forebay.errors import (
 )
 from forebay.formats.protobuf_files import add_files
 from forebay.formats.protobuf_schema import registered_files
+from forebay.kafka import native_reader
 from forebay.native import native
 
 FIELDS: list[Any] = [{"name": "id", "type": "long"}, {"name": "price", "type": "int"}]
@@ -92,6 +93,14 @@ def plainly(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     yield switch
     monkeypatch.undo()
     native.cache_clear()
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_for_python_alone(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
+    """Every format behind a registry, and every key, is one that the native reader knows."""
+    native_reader._say_once.cache_clear()
+    yield
+    assert [found.message for found in caplog.records if "native reader is left out" in found.message] == []
 
 
 _clients: dict[str, SchemaRegistryClient] = {}
