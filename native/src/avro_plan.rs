@@ -215,7 +215,7 @@ fn is_duration(column: &Column) -> bool {
     children.len() == 3 && children.iter().all(|child| child.kind == DataType::Int64)
 }
 
-fn scale(written: u64, precision: u8, scale: i8) -> Option<Scale> {
+pub fn scale(written: u64, precision: u8, scale: i8) -> Option<Scale> {
     let shift = i64::from(scale) - i64::try_from(written).ok()?;
     let power = 10i128.checked_pow(u32::try_from(shift.abs()).ok()?)?;
     Some(Scale {

@@ -5,6 +5,7 @@
 //! that one bad record costs one record. NULLs are kept as a list of places: a value that is there costs
 //! nothing, and the bitmap is made once a batch.
 
+use crate::units::Unit;
 use arrow_buffer::{BooleanBufferBuilder, Buffer, MutableBuffer};
 use arrow_data::ArrayData;
 use arrow_schema::{DataType, Field, TimeUnit};
@@ -16,6 +17,8 @@ pub struct Column {
     pub nullable: bool,
     pub kind: DataType,
     pub data: Data,
+    /// What a change log's envelope says about the numbers in JSON.
+    pub unit: Unit,
     nulls: Vec<u32>,
 }
 
@@ -108,6 +111,7 @@ impl Column {
             nullable: field.is_nullable(),
             kind,
             data,
+            unit: Unit::Plain,
             nulls: Vec::new(),
         })
     }

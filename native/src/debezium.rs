@@ -7,6 +7,7 @@ use crate::columns::{Column, Data};
 use crate::explain::{describe, members, object, second_look};
 use crate::json::{Bad, Json, Res};
 use crate::refusal::{Kind, Refusal};
+use crate::units;
 use arrow_schema::DataType;
 
 /// `_op`, `_ts_ms` and `_weight`, behind the table's columns.
@@ -20,15 +21,28 @@ pub fn fits(columns: &[Column]) -> bool {
     kinds == [&DataType::Utf8, &DataType::Int64, &DataType::Int32]
 }
 
-/// Append a change's rows and return how many they are, or leave the columns as they were.
-pub fn decode(columns: &mut [Column], row: usize, payload: &[u8]) -> Result<usize, Refusal> {
-    if std::str::from_utf8(payload).is_ok()
-        && let Ok(rows) = change(columns, row, payload)
-    {
-        return Ok(rows);
+/// The schema that the columns' units are from, as its event has it: mostly the next one's too.
+#[derive(Default)]
+pub struct Described(Vec<u8>);
+
+impl Described {
+    /// Append a change's rows and return how many they are, or leave the columns as they were.
+    pub fn decode(&mut self, columns: &mut [Column], row: usize, payload: &[u8]) -> Result<usize, Refusal> {
+        if std::str::from_utf8(payload).is_ok()
+            && let Ok(rows) = self.change(columns, row, payload)
+        {
+            return Ok(rows);
+        }
+        columns.iter_mut().for_each(|column| column.truncate(row));
+        Err(second_look(columns, row, payload, explain))
     }
-    columns.iter_mut().for_each(|column| column.truncate(row));
-    Err(second_look(columns, row, payload, explain))
+
+    fn learn(&mut self, columns: &mut [Column], schema: &[u8]) {
+        if self.0 != schema {
+            units::describe(columns, schema);
+            self.0 = schema.to_vec();
+        }
+    }
 }
 
 /// Where the values of an event start; 0 for those that are missing, since a `{` stands there.
@@ -39,6 +53,7 @@ struct Event {
     after: usize,
     op: usize,
     ts_ms: usize,
+    schema: (usize, usize),
 }
 
 impl Event {
@@ -48,13 +63,18 @@ impl Event {
         let mut more = json.any(b'}')?;
         while more {
             let name = json.name()?;
+            let start = json.at;
+            let mut is_schema = false;
             let place = match &*name.unescaped() {
                 b"before" => Some(&mut event.before),
                 b"after" => Some(&mut event.after),
                 b"op" => Some(&mut event.op),
                 b"ts_ms" => Some(&mut event.ts_ms),
                 b"payload" => Some(&mut event.payload),
-                _ => None,
+                name => {
+                    is_schema = name == b"schema";
+                    None
+                }
             };
             if let Some(place) = place {
                 if *place != 0 {
@@ -63,64 +83,72 @@ impl Event {
                 *place = json.at;
             }
             json.skip(depth)?;
+            if is_schema {
+                event.schema = (start, json.at);
+            }
             more = json.more(b'}')?;
         }
         Ok(event)
     }
 }
 
-fn change(columns: &mut [Column], row: usize, payload: &[u8]) -> Res<usize> {
-    let mut json = Json::new(payload);
-    json.space();
-    json.expect(b'{')?;
-    let mut event = Event::read(&mut json, 1)?;
-    json.space();
-    if json.at != payload.len() {
-        return Err(Bad);
-    }
-    let mut depth = 2;
-    if event.payload != 0 && event.op == 0 {
-        json.at = event.payload;
-        if json.peek()? == b'n' {
-            return Ok(0);
-        }
+impl Described {
+    fn change(&mut self, columns: &mut [Column], row: usize, payload: &[u8]) -> Res<usize> {
+        let mut json = Json::new(payload);
+        json.space();
         json.expect(b'{')?;
-        event = Event::read(&mut json, 2)?;
-        depth = 3;
-    }
-    let at = |place: usize| if place == 0 { b'n' } else { payload[place] };
-    json.at = event.op;
-    let op = if at(event.op) == b'"' { json.string()?.unescaped() } else { return Err(Bad) };
-    let stamp = if at(event.ts_ms) == b'n' {
-        None
-    } else {
-        json.at = event.ts_ms;
-        Some(json.integer()?)
-    };
-    let images = images(&op).ok_or(Bad)?;
-    let (table, change) = columns.split_at_mut(columns.len() - CHANGE);
-    for (count, (name, weight)) in images.iter().enumerate() {
-        let place = if *name == "before" { event.before } else { event.after };
-        if at(place) != b'{' {
+        let mut event = Event::read(&mut json, 1)?;
+        json.space();
+        if json.at != payload.len() {
             return Err(Bad);
         }
-        json.at = place + 1;
-        json.fields(table, row + count, depth)?;
-        if unavailable(table, row + count).is_some() {
-            return Err(Bad);
-        }
-        if let [Column { data: Data::Bytes(ops), .. }, stamps, Column { data: Data::I32(weights), .. }] =
-            change
-        {
-            ops.push(&op);
-            match (stamp, &mut stamps.data) {
-                (Some(stamp), Data::I64(values)) => values.push(stamp),
-                _ => stamps.push_null(),
+        let mut depth = 2;
+        let mut schema: &[u8] = &[];
+        if event.payload != 0 && event.op == 0 {
+            json.at = event.payload;
+            if json.peek()? == b'n' {
+                return Ok(0);
             }
-            weights.push(*weight);
+            json.expect(b'{')?;
+            schema = &payload[event.schema.0..event.schema.1];
+            event = Event::read(&mut json, 2)?;
+            depth = 3;
         }
+        let at = |place: usize| if place == 0 { b'n' } else { payload[place] };
+        json.at = event.op;
+        let op = if at(event.op) == b'"' { json.string()?.unescaped() } else { return Err(Bad) };
+        let stamp = if at(event.ts_ms) == b'n' {
+            None
+        } else {
+            json.at = event.ts_ms;
+            Some(json.integer()?)
+        };
+        let images = images(&op).ok_or(Bad)?;
+        let (table, change) = columns.split_at_mut(columns.len() - CHANGE);
+        self.learn(table, schema);
+        for (count, (name, weight)) in images.iter().enumerate() {
+            let place = if *name == "before" { event.before } else { event.after };
+            if at(place) != b'{' {
+                return Err(Bad);
+            }
+            json.at = place + 1;
+            json.fields(table, row + count, depth)?;
+            if unavailable(table, row + count).is_some() {
+                return Err(Bad);
+            }
+            if let [Column { data: Data::Bytes(ops), .. }, stamps, Column { data: Data::I32(weights), .. }] =
+                change
+            {
+                ops.push(&op);
+                match (stamp, &mut stamps.data) {
+                    (Some(stamp), Data::I64(values)) => values.push(stamp),
+                    _ => stamps.push_null(),
+                }
+                weights.push(*weight);
+            }
+        }
+        Ok(images.len())
     }
-    Ok(images.len())
 }
 
 /// What an operation takes back and what it adds.

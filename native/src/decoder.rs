@@ -4,7 +4,7 @@ use crate::avro::{self, Plan};
 use crate::columns::{Column, Data};
 use crate::csv::Csv;
 use crate::debezium;
-use crate::framed::{self, Frames, HEADER, Lesson};
+use crate::framed::{self, Frames, Lesson};
 use crate::json;
 use crate::protobuf::Protobuf;
 use crate::refusal::Refusal;
@@ -25,8 +25,8 @@ enum Format {
     Raw,
     /// Without a plan of its own where each schema id has one.
     Avro(Option<Box<Plan>>),
-    Protobuf(Box<Protobuf>),
-    Debezium,
+    Protobuf(Option<Box<Protobuf>>),
+    Debezium(debezium::Described),
 }
 
 impl Decoder {
@@ -36,7 +36,7 @@ impl Decoder {
             schema.fields().iter().map(|field| Column::new(field)).collect::<Result<Vec<_>, _>>()?;
         let option =
             |name: &str, default: &'static str| options.get(name).map_or(default, String::as_str).to_owned();
-        let framed = option("framed", "") == "true" && matches!(format, "json" | "avro");
+        let framed = option("framed", "") == "true" && matches!(format, "json" | "avro" | "protobuf");
         let format = match format {
             "json" => Format::Json,
             "csv" => {
@@ -52,23 +52,36 @@ impl Decoder {
             "raw" if matches!(columns.as_slice(), [Column { data: Data::Bytes(_), .. }]) => Format::Raw,
             "avro" if framed => Format::Avro(None),
             "avro" => Format::Avro(Some(Box::new(Plan::new(&option("avro.plan", ""), &columns)?))),
-            "protobuf" => Format::Protobuf(Box::new(Protobuf::new(&option("protobuf.plan", ""), &columns)?)),
-            "debezium-json" if debezium::fits(&columns) => Format::Debezium,
+            "protobuf" if framed => Format::Protobuf(None),
+            "protobuf" => {
+                let made = Protobuf::new(&option("protobuf.plan", ""), &columns)?;
+                Format::Protobuf(Some(Box::new(made)))
+            }
+            "debezium-json" if debezium::fits(&columns) => Format::Debezium(debezium::Described::default()),
             other => return Err(format!("format {other} is not read natively")),
         };
-        Ok(Decoder { columns, format, frames: framed.then(Frames::default), rows: 0 })
+        let indexed = matches!(format, Format::Protobuf(_));
+        Ok(Decoder { columns, format, frames: framed.then(|| Frames::new(indexed)), rows: 0 })
     }
 
-    /// Say what a schema id means: a plan (an empty one, where the format needs none), or why its records
-    /// are refused.
-    pub fn learn(&mut self, id: u32, plan: Option<&str>, kind: &str, message: &str) -> Result<(), String> {
+    /// Say what a header means: a plan (an empty one, where the format needs none), or why its records are
+    /// refused.
+    pub fn learn(
+        &mut self,
+        header: &[u8],
+        plan: Option<&str>,
+        kind: &str,
+        message: &str,
+    ) -> Result<(), String> {
         let lesson = match (plan, &self.format) {
             (None, _) => framed::refused(kind, message)?,
             (Some(plan), Format::Avro(_)) => Lesson::Avro(Box::new(Plan::new(plan, &self.columns)?)),
+            (Some(plan), Format::Protobuf(_)) => {
+                Lesson::Protobuf(Box::new(Protobuf::new(plan, &self.columns)?))
+            }
             (Some(_), _) => Lesson::Plain,
         };
-        self.frames.as_mut().ok_or("these payloads name no schema")?.learn(id, lesson);
-        Ok(())
+        self.frames.as_mut().ok_or("these payloads name no schema")?.learn(header, lesson)
     }
 
     pub fn rows(&self) -> usize {
@@ -77,23 +90,26 @@ impl Decoder {
 
     /// Append one record, or leave everything as it was and say why. Returns how many rows it is: one, or
     /// none if it is skipped (a header line, a comment, a tombstone), or two if it is a change's update. If
-    /// the refusal `wants` a schema id, nothing is known about the record until `learn` was called with it.
+    /// the refusal `wants` a schema, nothing is known about the record until `learn` was called with its header.
     #[inline]
     pub fn decode(&mut self, payload: Option<&[u8]>) -> Result<usize, Refusal> {
         let (columns, row) = (&mut self.columns, self.rows);
         let taken = match (&mut self.format, payload) {
             (Format::Raw, payload) => raw(&mut columns[0], payload).map(|()| 1),
-            (Format::Debezium, None) => Ok(0),
+            (Format::Debezium(_), None) => Ok(0),
             (_, None) => Err(Refusal::malformed("the payload is null (a tombstone)")),
             (format, Some(payload)) => match (format, &mut self.frames) {
                 (_, Some(frames)) => match frames.lesson(payload)? {
-                    Lesson::Avro(plan) => avro::decode(plan, columns, row, payload, HEADER).map(|()| 1),
-                    _ => json::decode(columns, row, &payload[HEADER..]).map(|()| 1),
+                    (Lesson::Avro(plan), end) => avro::decode(plan, columns, row, payload, end).map(|()| 1),
+                    (Lesson::Protobuf(made), end) => made.decode(columns, row, &payload[end..]).map(|()| 1),
+                    (_, end) => json::decode(columns, row, &payload[end..]).map(|()| 1),
                 },
                 (Format::Csv(csv), None) => csv.decode(columns, row, payload),
                 (Format::Avro(Some(plan)), None) => avro::decode(plan, columns, row, payload, 0).map(|()| 1),
-                (Format::Protobuf(protobuf), None) => protobuf.decode(columns, row, payload).map(|()| 1),
-                (Format::Debezium, None) => debezium::decode(columns, row, payload),
+                (Format::Protobuf(Some(protobuf)), None) => {
+                    protobuf.decode(columns, row, payload).map(|()| 1)
+                }
+                (Format::Debezium(described), None) => described.decode(columns, row, payload),
                 _ => json::decode(columns, row, payload).map(|()| 1),
             },
         };

@@ -7,6 +7,7 @@ use crate::columns::{Column, Data};
 use crate::json::{Json, MAX_DEPTH, absent, key};
 use crate::refusal::{Kind, Refusal, quote, shorten};
 use crate::scalars::expected;
+use crate::units;
 
 pub fn explain(columns: &mut [Column], row: usize, payload: &[u8]) -> Refusal {
     second_look(columns, row, payload, object)
@@ -94,7 +95,7 @@ pub fn members(text: &[u8]) -> Vec<(Vec<u8>, &[u8])> {
     found
 }
 
-fn elements(text: &[u8]) -> Vec<&[u8]> {
+pub fn elements(text: &[u8]) -> Vec<&[u8]> {
     let mut json = Json::new(text);
     let mut found = Vec::new();
     json.at = 1;
@@ -134,7 +135,7 @@ fn field(column: &mut Column, value: Option<&[u8]>) -> Result<(), Refusal> {
 
 /// One value that is not null.
 fn inner(column: &mut Column, text: &[u8]) -> Result<(), Refusal> {
-    let unfit = Refusal::unfit(expected(&column.kind), describe(text));
+    let unfit = Refusal::unfit(units::expected(column), describe(text));
     match &mut column.data {
         Data::Struct(children, rows) => {
             if text[0] != b'{' {

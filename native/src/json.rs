@@ -3,10 +3,12 @@
 //! The fast path only answers whether a record is good; what was wrong is found out by `explain`, which
 //! looks again at the bad ones, in the order in which the reference decoder does.
 
+use crate::avro::days;
 use crate::columns::{Bytes, Column, Data};
 use crate::explain::explain;
 use crate::refusal::Refusal;
 use crate::scalars;
+use crate::units::Unit;
 use arrow_schema::DataType;
 
 /// Nesting beyond this is malformed, as in `formats/json_text.py`.
@@ -168,7 +170,10 @@ impl<'a> Json<'a> {
         match &mut column.data {
             Data::I64(values) => match &column.kind {
                 DataType::Int64 => values.push(self.integer()?),
-                kind => values.push(self.timestamp(first, matches!(kind, DataType::Timestamp(_, Some(_))))?),
+                kind => {
+                    let zoned = matches!(kind, DataType::Timestamp(_, Some(_)));
+                    values.push(self.timestamp(first, zoned, &column.unit)?);
+                }
             },
             Data::F64(values) => values.push(self.double()?),
             Data::Bytes(bytes) => {
@@ -184,6 +189,9 @@ impl<'a> Json<'a> {
                 }
                 bytes.close();
             }
+            Data::I32(values) if matches!((&column.kind, &column.unit), (DataType::Date32, Unit::Days)) => {
+                values.push(days(self.integer()?).ok_or(Bad)?);
+            }
             Data::I32(values) if matches!(column.kind, DataType::Date32) => {
                 values.push(scalars::date(&self.string()?.unescaped()).ok_or(Bad)?);
             }
@@ -194,6 +202,9 @@ impl<'a> Json<'a> {
             Data::Bool(values) => {
                 self.word(if first == b't' { b"true" } else { b"false" })?;
                 values.push(first == b't');
+            }
+            Data::Decimal(values) if matches!(column.unit, Unit::Unscaled(_)) => {
+                values.push(column.unit.decimal(&self.string()?.unescaped()).ok_or(Bad)?);
             }
             Data::Decimal(values) => {
                 let DataType::Decimal128(precision, scale) = column.kind else { return Err(Bad) };
@@ -276,11 +287,11 @@ impl<'a> Json<'a> {
         scalars::double(self.number()?).ok_or(Bad)
     }
 
-    fn timestamp(&mut self, first: u8, zoned: bool) -> Res<i64> {
-        if first == b'"' {
+    fn timestamp(&mut self, first: u8, zoned: bool, unit: &Unit) -> Res<i64> {
+        if first == b'"' && matches!(unit, Unit::Plain | Unit::Unscaled(_)) {
             scalars::timestamp(&self.string()?.unescaped(), zoned).ok_or(Bad)
         } else {
-            scalars::millis(self.integer()?).ok_or(Bad)
+            unit.timestamp(self.integer()?).ok_or(Bad)
         }
     }
 

@@ -21,3 +21,4 @@ pub mod protobuf_wire;
 mod python;
 pub mod refusal;
 pub mod scalars;
+pub mod units;

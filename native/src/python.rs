@@ -7,7 +7,7 @@ use crate::kafka::reader::{Limits, Reader};
 use crate::kafka::rows::{Keep, Origin, Rejected, Rows, Whole};
 use crate::kafka::settings::Settings;
 use crate::kafka::trouble::{FAULT, Trouble};
-use crate::refusal::Kind;
+use crate::refusal::{Kind, Wanted};
 use arrow_data::ArrayData;
 use arrow_data::ffi::FFI_ArrowArray;
 use arrow_schema::ffi::FFI_ArrowSchema;
@@ -66,7 +66,7 @@ pub fn schema_of(schema: &Bound<'_, PyAny>) -> PyResult<Schema> {
 pub struct PyDecoder {
     decoder: Decoder,
     fields: Fields,
-    wanted: Option<u32>,
+    wanted: Option<Wanted>,
 }
 
 /// (index, kind, message)
@@ -82,15 +82,15 @@ impl PyDecoder {
         Ok(PyDecoder { decoder, fields: schema.fields().clone(), wanted: None })
     }
 
-    /// The schema id that the last call of `decode` must be told about; it has kept nothing then.
+    /// The header that the last call of `decode` must be told about; it has kept nothing then.
     #[getter]
-    fn wanted(&self) -> Option<u32> {
-        self.wanted
+    fn wanted<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyBytes>> {
+        self.wanted.as_ref().map(|wanted| PyBytes::new(py, &wanted.header))
     }
 
-    #[pyo3(signature = (id, plan, kind="", message=""))]
-    fn learn(&mut self, id: u32, plan: Option<&str>, kind: &str, message: &str) -> PyResult<()> {
-        self.decoder.learn(id, plan, kind, message).map_err(value_error)
+    #[pyo3(signature = (header, plan, kind="", message=""))]
+    fn learn(&mut self, header: &[u8], plan: Option<&str>, kind: &str, message: &str) -> PyResult<()> {
+        self.decoder.learn(header, plan, kind, message).map_err(value_error)
     }
 
     fn decode(
@@ -221,16 +221,17 @@ impl PyReader {
         Ok((batch, counts, (rejected, (counted, stretches), good), events))
     }
 
-    /// The schema id that must be learned before there is more to read.
+    /// The header that must be learned before there is more to read, and whether it is a key's.
     #[getter]
-    fn wanted(&self) -> Option<u32> {
-        self.reader.wanted
+    fn wanted<'py>(&self, py: Python<'py>) -> Option<(Bound<'py, PyBytes>, bool)> {
+        self.reader.wanted.as_ref().map(|wanted| (PyBytes::new(py, &wanted.header), wanted.of_key))
     }
 
-    #[pyo3(signature = (id, plan, kind="", message=""))]
-    fn learn(&mut self, id: u32, plan: Option<&str>, kind: &str, message: &str) -> PyResult<()> {
-        self.reader.wanted = None;
-        self.reader.rows.learn(id, plan, kind, message).map_err(value_error)
+    /// Teach what is wanted.
+    fn learn(&mut self, plan: Option<&str>, kind: &str, message: &str) -> PyResult<()> {
+        let Some(wanted) = self.reader.wanted.take() else { return Err(value_error("nothing is wanted")) };
+        let pupil = self.reader.rows.pupil(wanted.of_key).ok_or_else(|| value_error("nothing to teach"))?;
+        pupil.learn(&wanted.header, plan, kind, message).map_err(value_error)
     }
 
     #[getter]

@@ -42,9 +42,16 @@ pub struct Refusal {
     pub kind: Kind,
     path: String,
     reason: String,
-    /// The schema id that the decoder must be taught before it can say anything about the record.
-    pub wants: Option<u32>,
+    /// What the decoder must be taught before it can say anything about the record.
+    pub wants: Option<Wanted>,
     /// Whether it is the key that is refused, and not the value.
+    pub of_key: bool,
+}
+
+/// A schema that is not known yet, by the header that names it, and whose it is: the value's or the key's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wanted {
+    pub header: Box<[u8]>,
     pub of_key: bool,
 }
 
@@ -53,8 +60,9 @@ impl Refusal {
         Refusal { kind, path: String::new(), reason: reason.into(), wants: None, of_key: false }
     }
 
-    pub fn wanting(id: u32) -> Self {
-        Refusal { wants: Some(id), ..Refusal::new(Kind::UnknownSchemaId, format!("wants schema id {id}")) }
+    pub fn wanting(header: &[u8]) -> Self {
+        let wants = Some(Wanted { header: header.into(), of_key: false });
+        Refusal { wants, ..Refusal::new(Kind::UnknownSchemaId, "wants a schema") }
     }
 
     pub fn malformed(reason: impl Into<String>) -> Self {

@@ -28,7 +28,9 @@
     │   ├── NoOffsetError            FB3008  auto.offset.reset = none, and no offset
     │   ├── ConnectorStateError      FB3009  a verb called out of order
     │   ├── NoColumnsError           FB3010  none declared, and none found
-    │   └── DeadLetterError          FB3011  a dead letter cannot be written
+    │   ├── SchemaChangedError       FB3011  records have another schema than the source takes
+    │   ├── NewFieldsError           FB3012  they have fields that are to become columns
+    │   └── DeadLetterError          FB3013  a dead letter cannot be written
     ├── RuntimeFailure               FB4000
     │   ├── QueryFailedError         FB4001
     │   ├── WaitTimeoutError         FB4002  exit code 4
@@ -289,8 +291,45 @@ class NoColumnsError(ConnectorError):
     default_remedy = "declare the columns: CREATE SOURCE t (id BIGINT, …) …"
 
 
-class DeadLetterError(ConnectorError):
+class SchemaChangedError(ConnectorError):
     code = "FB3011"
+    default_remedy = (
+        "CREATE OR REPLACE SOURCE with the new schema, or set 'schema.evolution' = 'ignore' to read what fits "
+        "and refuse the rest record by record; views over the source are to be dropped first"
+    )
+
+
+_NEW_FIELDS = re.compile(r"source '([^']*)': schema id (\d+) ")
+
+
+class NewFieldsError(ConnectorError):
+    """Ends a query between two batches. Who runs it adds the columns and starts it again.
+
+    Which source and which schema is in the text, since that is what Spark hands on.
+    """
+
+    code = "FB3012"
+    default_remedy = (
+        "a session adds the columns and goes on by itself; elsewhere start the query again with them, and with "
+        "the schema's id added to 'schema.evolution.from'"
+    )
+
+    @property
+    def source(self) -> str:
+        return str(self._place()[1])
+
+    @property
+    def schema_id(self) -> int:
+        return int(self._place()[2])
+
+    def _place(self) -> re.Match[str]:
+        found = _NEW_FIELDS.match(self.message)
+        assert found is not None
+        return found
+
+
+class DeadLetterError(ConnectorError):
+    code = "FB3013"
     default_remedy = (
         "see that the dead-letter topic is there and may be written, or ALTER SOURCE … ON ERROR = … to name another; "
         "naming it makes it"

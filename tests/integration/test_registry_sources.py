@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import sessions
-from confluent_kafka.schema_registry import SchemaRegistryClient
+from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
 from confluent_kafka.schema_registry.avro import AvroSerializer
 from confluent_kafka.schema_registry.json_schema import JSONSerializer
 from confluent_kafka.schema_registry.protobuf import ProtobufSerializer
@@ -34,6 +34,7 @@ from forebay.errors import (
 )
 from forebay.formats.protobuf_files import add_files
 from forebay.formats.protobuf_schema import registered_files
+from forebay.kafka import native_reader
 from forebay.native import native
 
 FIELDS: list[Any] = [{"name": "id", "type": "long"}, {"name": "price", "type": "int"}]
@@ -92,6 +93,14 @@ def plainly(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     yield switch
     monkeypatch.undo()
     native.cache_clear()
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_for_python_alone(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
+    """Every format behind a registry, and every key, is one that the native reader knows."""
+    native_reader._say_once.cache_clear()
+    yield
+    assert [found.message for found in caplog.records if "native reader is left out" in found.message] == []
 
 
 _clients: dict[str, SchemaRegistryClient] = {}
@@ -158,7 +167,12 @@ def message_type(text: str) -> Any:
     return message_factory.GetMessageClass(pool[-1].message_types_by_name["Order"])
 
 
-def test_protobuf_of_the_confluent_serializer_with_two_schema_ids(stack: DevStack, kafka: Cluster) -> None:
+@pytest.mark.parametrize("decoder", ["native", "plain"])
+def test_protobuf_of_the_confluent_serializer_with_two_schema_ids(
+    stack: DevStack, kafka: Cluster, plainly: Any, decoder: str
+) -> None:
+    if decoder == "plain":
+        plainly()
     topic = kafka.make_topic(1)
     context = SerializationContext(topic, MessageField.VALUE)
     body = "message Note { string text = 1; } message Order { int64 id = 1; double amount = 2; %s }"
@@ -176,6 +190,28 @@ def test_protobuf_of_the_confluent_serializer_with_two_schema_ids(stack: DevStac
     first = {"id": 1, "amount": 10.0, "currency": None}
     assert rows == [first, {"id": 2, "amount": 20.5, "currency": "USD"}, first]
     assert [bad.kind for bad in rejected] == ["UnknownSchemaId"]
+
+
+@pytest.mark.parametrize("decoder", ["native", "plain"])
+def test_keys_name_their_schemas_too(stack: DevStack, kafka: Cluster, plainly: Any, decoder: str) -> None:
+    if decoder == "plain":
+        plainly()
+    topic = kafka.make_topic(1)
+    values = orders(stack, topic)
+    keys = []
+    for kind, value in (("int", 7), ("long", 2**40)):
+        schema = {"type": "record", "name": "Key", "fields": [{"name": "region", "type": kind}]}
+        made = AvroSerializer(client(stack), json.dumps(schema))
+        keys.append(made({"region": value}, SerializationContext(topic, MessageField.KEY)))
+    unknown = b"\x00\x7f\xff\xff\xff\x02"
+    for key, value in zip([*keys, unknown, None], [*values, values[0]], strict=True):
+        kafka.produce(topic, [value], key=key, partition=0)
+    given = {"key.format": "avro", "key.columns": "region"}
+    schema = StructType([*COLUMNS.fields[:2], StructField("region", LongType())])
+    rows, rejected = everything(options(kafka, topic, **given), schema)
+    assert [(row["id"], row["region"]) for row in rows] == [(1, 7), (2, 2**40), (1, None)]
+    assert [(bad.kind, bad.offset) for bad in rejected] == [("UnknownSchemaId", 2)]
+    assert rejected[0].message.startswith("key")
 
 
 @pytest.mark.parametrize("decoder", ["native", "plain"])
@@ -312,6 +348,20 @@ def test_a_source_is_checked_against_its_registry_when_it_is_created(stack: DevS
     assert "'schema.registry.ssl.ca.location' cannot be used: there is no such file" in said
     said = refusal(UnsupportedSqlError, format="csv")
     assert "format 'csv' does not go with a schema registry" in said
+
+
+def test_a_schema_that_contains_itself_is_refused_when_the_source_is_created(
+    stack: DevStack, kafka: Cluster
+) -> None:
+    topic = kafka.make_topic(1)
+    child = {"name": "next", "type": ["null", "Node"], "default": None}
+    node = {"type": "record", "name": "Node", "fields": [{"name": "id", "type": "long"}, child]}
+    client(stack).register_schema(f"{topic}-value", Schema(json.dumps(node), "AVRO"))
+    for schema in (StructType([StructField("id", LongType())]), StructType([])):
+        source = kafka_source(options(kafka, topic), schema)
+        with pytest.raises(UnsupportedSqlError, match=r"the record Node of .* contains itself") as refused:
+            source.open() if len(schema) else source.discover_schema()
+        assert "FORMAT RAW" in refused.value.remedy
 
 
 def test_sql_end_to_end_and_known_schemas_go_on_while_the_registry_is_away(tmp_path: Path) -> None:

@@ -50,7 +50,7 @@ def decode(pair: Pair, values: Sequence[bytes | None]) -> Decoded:
     module = native()
     if module is not None:
         made = module.Decoder("avro", schema, {"framed": "true"})
-        made.learn(7, *Lesson(plan).native)
+        made.learn(b"\0\0\0\0\7", *Lesson(plan).native)
         batch, bad = made.decode(list(values))
         batch = pa.record_batch(batch)
         batch.validate(full=True)

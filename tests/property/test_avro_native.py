@@ -25,7 +25,7 @@ def check_agreement(schema: StructType, given: dict[str, str], values: Sequence[
     """The refusals, once both decoders have agreed on them and on the rows."""
     plain = AvroDecoder(schema, given)
     expected = plain.decode(values)
-    made = native.Decoder("avro", plain.schema, {"avro.plan": plain.plan})
+    made = native.Decoder("avro", plain.schema, plain.native_options)
     for _ in range(2):  # a decoder holds nothing back from one call to the next
         batch, bad = made.decode(list(values))
         batch = pa.record_batch(batch)
@@ -85,7 +85,8 @@ def test_both_read_the_same_numbers(payloads: list[bytes]) -> None:
 
 def test_a_plan_for_other_columns_is_not_taken() -> None:
     schema = {"type": "record", "name": "R", "fields": [{"name": "x", "type": "long"}]}
-    plan = AvroDecoder(StructType([StructField("x", LongType())]), {"avro.schema": json.dumps(schema)}).plan
+    made = AvroDecoder(StructType([StructField("x", LongType())]), {"avro.schema": json.dumps(schema)})
+    plan = made.native_options["avro.plan"]
     for other in (pa.schema([("x", pa.string())]), pa.schema([("y", pa.list_(pa.int64()))])):
         with pytest.raises(ValueError, match=r"avro\.plan"):
             native.Decoder("avro", other, {"avro.plan": plan})

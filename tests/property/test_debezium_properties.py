@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections import Counter
 from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pyspark.sql.types import LongType, StringType, StructField, StructType
+from pyspark.sql.types import (
+    ArrayType,
+    DateType,
+    DecimalType,
+    LongType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+)
 from tests.property.change_logs import Database, databases, multiset
 from tests.property.test_formats_properties import GARBAGE, SCHEMA_AND_ROWS, check_complete, damage, dumps
 from tests.property.test_native_decoders import LOOSE, SLOW, check_agreement
@@ -99,3 +111,88 @@ def test_both_refuse_the_same_tricky_events() -> None:
     ]  # fmt: skip
     schema = StructType([StructField("a", LongType(), nullable=False), StructField("b", StringType())])
     check_agreement("debezium-json", schema, [text.encode() for text in texts])
+
+
+NAMED = [
+    "io.debezium.time.Date",
+    "io.debezium.time.Timestamp",
+    "io.debezium.time.MicroTimestamp",
+    "io.debezium.time.NanoTimestamp",
+    "io.debezium.time.ZonedTimestamp",
+    "io.debezium.time.MicroTime",
+    "org.apache.kafka.connect.data.Date",
+    "org.apache.kafka.connect.data.Timestamp",
+    "org.apache.kafka.connect.data.Time",
+    "org.apache.kafka.connect.data.Decimal",
+    "somebody.Else",
+]
+COLUMNS = [
+    DateType(),
+    TimestampType(),
+    TimestampNTZType(),
+    LongType(),
+    StringType(),
+    DecimalType(9, 2),
+    DecimalType(38, 0),
+    DecimalType(38, 38),
+]
+DESCRIBED = st.one_of(
+    st.fixed_dictionaries(
+        {"name": st.sampled_from(NAMED)},
+        optional={
+            "parameters": st.one_of(
+                st.fixed_dictionaries({"scale": st.sampled_from(["0", "2", "5", "38", "45", "-1", "x", 2])}),
+                LOOSE,
+            )
+        },
+    ),
+    LOOSE,
+)
+WRITTEN = st.one_of(
+    st.sampled_from([0, -719162, -719163, 2932896, 2932897, 2**31, -62135596800000000, 253402300799999999]),
+    st.integers(-(2**64), 2**64),
+    st.integers(-(10**40), 10**40).map(lambda n: b64encode(n.to_bytes(18, "big", signed=True)).decode()),
+    st.integers(-(2**31), 2**31).map(lambda n: b64encode(n.to_bytes(5, "big", signed=True)).decode()),
+    st.sampled_from(["2026-01-01T00:00:00Z", "2026-01-01", "", "AA=", "1234", "12.50"]),
+    LOOSE,
+)
+
+
+@settings(max_examples=200, suppress_health_check=SLOW, deadline=None)
+@given(st.data())
+def test_both_read_what_the_envelope_says_of_times_and_decimals(data: st.DataObject) -> None:
+    """Also inside of arrays, maps and structs, and where one event's schema is not the next one's."""
+    kind = data.draw(st.sampled_from(COLUMNS))
+    column, nest, wrap = data.draw(
+        st.sampled_from(
+            [
+                (kind, lambda described: described, lambda value: value),
+                (ArrayType(kind), lambda described: {"items": described}, lambda value: [value]),
+                (
+                    MapType(StringType(), kind),
+                    lambda described: {"values": described},
+                    lambda value: {"k": value},
+                ),
+                (
+                    StructType([StructField("b", kind)]),
+                    lambda described: {"fields": [_field("b", described)]},
+                    lambda value: {"b": value},
+                ),
+            ]
+        )
+    )
+    schema = StructType([StructField("a", column), StructField("id", LongType())])
+    payloads = []
+    for _ in range(4):
+        described, image = data.draw(DESCRIBED), data.draw(st.sampled_from(["after", "before"]))
+        event = {"op": "c", "after": {"a": wrap(data.draw(WRITTEN)), "id": 1}}
+        row = {"type": "struct", "fields": [_field("a", nest(described)), 7, _field("id", {})]}
+        envelope = data.draw(
+            st.sampled_from([{"fields": [{"field": "op"}, _field(image, row)]}, row, None, 1])
+        )
+        payloads.append(dumps({"schema": envelope, "payload": event}).encode())
+    check_agreement("debezium-json", schema, [*payloads, dumps({"op": "c", "after": {"a": None}}).encode()])
+
+
+def _field(name: str, described: Any) -> Any:
+    return described | {"field": name} if isinstance(described, dict) else described

@@ -17,6 +17,8 @@ from forebay.formats.contract import Kind
 from forebay.formats.framed import Lesson
 from forebay.formats.framing import HEADER, schema_id
 from forebay.formats.json_format import JsonDecoder
+from forebay.formats.protobuf_format import ProtobufDecoder
+from forebay.formats.protobuf_schema import registered_files
 from forebay.formats.refusal import RefusedError
 
 native = pytest.importorskip("forebay_native", reason="the native decoder is not built (make setup)")
@@ -35,6 +37,10 @@ FRAMES = st.one_of(
         st.sampled_from([b'{"x": 1}', b"[1]", b"", b'{"x": 1}}', b'{"x": "1"}', b"\0\0\0\0\1{}"]),
     ),
 )
+
+
+def header(number: int) -> bytes:
+    return b"\0" + number.to_bytes(4, "big")
 
 
 def taught(format: str = "json") -> Any:
@@ -61,7 +67,7 @@ def test_both_find_the_same_ids_and_refuse_the_same_payloads(values: list[bytes 
     batch, bad = made.decode(values)
     while (wanted := made.wanted) is not None:
         assert (pa.record_batch(batch).num_rows, bad) == (0, [])  # nothing is kept in vain
-        made.learn(wanted, *known[wanted].native)
+        made.learn(wanted, *known[schema_id(wanted)].native)
         batch, bad = made.decode(values)
     assert pa.record_batch(batch).to_pylist() == expected.batch.to_pylist()
     assert [item[:2] for item in bad] == [(record.index, record.kind) for record in expected.bad]
@@ -75,11 +81,11 @@ def test_an_id_can_be_learned_again_and_each_has_its_own_plan() -> None:
     for number, kind in ((1, "int"), (2, "long")):
         fields = [{"name": "y", "type": "string"}] if number == 2 else []
         schema = {"type": "record", "name": "R", "fields": [*fields, {"name": "x", "type": kind}]}
-        made.learn(number, *Lesson(compile_plan(json.dumps(schema), COLUMNS)).native)
+        made.learn(header(number), *Lesson(compile_plan(json.dumps(schema), COLUMNS)).native)
     values = [b"\0\0\0\0\1\2", b"\0\0\0\0\2\2y\4", b"\0\0\0\0\1\6"]
     batch, bad = made.decode(values)
     assert (pa.record_batch(batch).to_pylist(), bad) == ([{"x": 1}, {"x": 2}, {"x": 3}], [])
-    made.learn(2, None, "SchemaMismatch", "no longer")
+    made.learn(header(2), None, "SchemaMismatch", "no longer")
     batch, bad = made.decode(values)
     assert pa.record_batch(batch).to_pylist() == [{"x": 1}, {"x": 3}]
     assert bad == [(1, "SchemaMismatch", "no longer")]
@@ -87,8 +93,48 @@ def test_an_id_can_be_learned_again_and_each_has_its_own_plan() -> None:
 
 def test_what_cannot_be_learned_is_an_error() -> None:
     with pytest.raises(ValueError, match=r"avro\.plan"):
-        taught("avro").learn(1, "{}")
+        taught("avro").learn(header(1), "{}")
     with pytest.raises(ValueError, match="no kind"):
-        taught().learn(1, None, "Nonsense", "")
+        taught().learn(header(1), None, "Nonsense", "")
+    with pytest.raises(ValueError, match="ends inside of the schema id"):
+        taught().learn(b"\0\0", "{}")
     with pytest.raises(ValueError, match="name no schema"):
-        native.Decoder("json", arrow_schema(COLUMNS), {}).learn(1, "{}")
+        native.Decoder("json", arrow_schema(COLUMNS), {}).learn(header(1), "{}")
+
+
+SCHEMAS = {
+    1: 'syntax = "proto3"; message A { int64 x = 1; message In { int64 x = 2; } } message B { int64 x = 3; }',
+    2: 'syntax = "proto3"; message C { string x = 1; } message D { string y = 1; int64 x = 2; }',
+}
+
+
+def resolve(number: int) -> bytes:
+    return registered_files(SCHEMAS[number], {})
+
+
+PROTOBUF_FRAMES = st.one_of(
+    st.binary(max_size=9),
+    st.builds(
+        lambda number, way, rest: header(number) + way + rest,
+        st.sampled_from([1, 2, 3, 2**31]),
+        st.sampled_from(
+            [b"\0", b"\2\0", b"\2\2", b"\4\0\0", b"\4\2\0", b"\2\4", b"\1", b"\2\1", b"\x80", b"\x42", b"",
+             b"\xff" * 4 + b"\x0f", b"\xff" * 4 + b"\x10", b"\xff" * 5, b"\2\xff\xff\xff\xff\x0f", b"\x82\0\0", b"\x40" + b"\0" * 32]
+        ),
+        st.sampled_from([b"", b"\x08\x05", b"\x10\x05", b"\x18\x05", b"\x0a\x01a", b"\x08", b"\x08\x05\x10\x06"]),
+    ),
+)  # fmt: skip
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(st.one_of(st.none(), PROTOBUF_FRAMES), max_size=20), st.sampled_from(["", "A", "D"]))
+def test_both_find_the_same_protobuf_messages(values: list[bytes | None], message: str) -> None:
+    plain = ProtobufDecoder(COLUMNS, {"protobuf.message": message}, resolve)
+    expected = plain.decode(values)
+    made = native.Decoder("protobuf", plain.schema, plain.native_options)
+    batch, bad = made.decode(values)
+    while (wanted := made.wanted) is not None:
+        made.learn(wanted, *plain.lesson(wanted))
+        batch, bad = made.decode(values)
+    assert pa.record_batch(batch).to_pylist() == expected.batch.to_pylist()
+    assert bad == [(record.index, record.kind, record.message) for record in expected.bad]

@@ -58,7 +58,7 @@ def every() -> tuple[StructType, dict[str, str]]:
 def check_agreement(plain: ProtobufDecoder, values: Sequence[bytes | None]) -> list[Any]:
     """The refusals, once both decoders have agreed on them and on the rows."""
     expected = plain.decode(values)
-    made = native.Decoder("protobuf", plain.schema, {"protobuf.plan": plain.plan})
+    made = native.Decoder("protobuf", plain.schema, plain.native_options)
     for _ in range(2):  # a decoder holds nothing back from one call to the next
         batch, bad = made.decode(list(values))
         batch = pa.record_batch(batch)
@@ -177,7 +177,7 @@ def test_both_end_at_the_same_depth(levels: int) -> None:
 
 def test_a_plan_for_other_columns_is_not_taken() -> None:
     schema, given = _EVERY
-    plan = ProtobufDecoder(schema, given).plan
+    plan = ProtobufDecoder(schema, given).native_options["protobuf.plan"]
     for other in (pa.schema([("i", pa.string())]), pa.schema([("i", pa.list_(pa.int64()))])):
         with pytest.raises(ValueError, match=r"protobuf\.plan"):
             native.Decoder("protobuf", other, {"protobuf.plan": plan})

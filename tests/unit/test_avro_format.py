@@ -281,5 +281,5 @@ def test_the_decoder_is_in_the_registry_and_travels() -> None:
     schema = {"type": "record", "name": "R", "fields": [{"name": "a", "type": "long"}]}
     found = decoder("avro", StructType([StructField("a", LongType())]), {"avro.schema": json.dumps(schema)})
     assert isinstance(found, AvroDecoder)
-    assert json.loads(found.plan)["fields"][0]["avro"] == "long"
+    assert json.loads(found.native_options["avro.plan"])["fields"][0]["avro"] == "long"
     assert pickle.loads(pickle.dumps(found)).decode([b"\x02"]).batch.to_pylist() == [{"a": 1}]

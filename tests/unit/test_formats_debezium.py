@@ -5,11 +5,25 @@ from __future__ import annotations
 import base64
 import json
 import pickle
+import re
+from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
 
 import pytest
-from pyspark.sql.types import BinaryType, DecimalType, LongType, StringType, StructField, StructType
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    DataType,
+    DateType,
+    DecimalType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+)
 
 from forebay.errors import UnsupportedSqlError
 from forebay.formats import Decoded, Kind, decoder, key_decoder
@@ -145,3 +159,82 @@ def test_a_change_s_key_is_read_with_and_without_the_envelope() -> None:
     )
     assert decoded.batch.to_pylist() == [{"id": 1}, {"id": 2}]
     assert decoded.bad[0].message == "payload: expected an object, found number 3"
+
+
+CONNECT, TIME = "org.apache.kafka.connect.data.", "io.debezium.time."
+MOMENT = datetime(2026, 1, 15, 10, 0, 0, 123456)
+MICROS = 1_768_471_200_123_456
+
+
+def enveloped(column: DataType, name: str, value: Any, **parameters: str) -> Decoded:
+    """One value, as a record with its schema has it."""
+    field = {"type": "int64", "name": name, "field": "x", "parameters": parameters}
+    row = {"type": "struct", "fields": [{"type": "int64", "field": "id"}, field]}
+    schema = {"type": "struct", "fields": [row | {"field": image} for image in ("before", "after")]}
+    table = StructType([StructField("id", LongType()), StructField("x", column)])
+    return read({"schema": schema, "payload": event("c", None, {"id": 1, "x": value})}, schema=table)
+
+
+@pytest.mark.parametrize(
+    ("column", "name", "value", "expected"),
+    [
+        (DateType(), f"{TIME}Date", 20468, MOMENT.date()),
+        (DateType(), f"{CONNECT}Date", -1, date(1969, 12, 31)),
+        (TimestampNTZType(), f"{TIME}Timestamp", MICROS // 1000, MOMENT.replace(microsecond=123000)),
+        (TimestampNTZType(), f"{CONNECT}Timestamp", MICROS // 1000, MOMENT.replace(microsecond=123000)),
+        (TimestampNTZType(), f"{TIME}MicroTimestamp", MICROS, MOMENT),
+        (TimestampType(), f"{TIME}MicroTimestamp", MICROS, MOMENT.replace(tzinfo=UTC)),
+        (TimestampNTZType(), f"{TIME}NanoTimestamp", MICROS * 1000 + 999, MOMENT),
+        (TimestampNTZType(), f"{TIME}NanoTimestamp", -1, datetime(1969, 12, 31, 23, 59, 59, 999999)),
+        (TimestampType(), f"{TIME}ZonedTimestamp", "2026-01-15T11:00:00.123456+01:00", MOMENT.replace(tzinfo=UTC)),
+        (LongType(), f"{TIME}MicroTimestamp", MICROS, MICROS),
+        (LongType(), f"{TIME}MicroTime", 7, 7),
+        (LongType(), f"{TIME}Date", 20468, 20468),
+    ],
+)  # fmt: skip
+def test_times_are_what_the_envelope_says_they_are(
+    column: DataType, name: str, value: Any, expected: Any
+) -> None:
+    assert rows(enveloped(column, name, value))[0][1] == expected
+
+
+@pytest.mark.parametrize(
+    ("unscaled", "scale", "expected"),
+    [(12345, "2", "123.45"), (-1, "2", "-0.01"), (123450, "3", "123.45"), (7, "0", "7.00"), (0, "9", "0.00")],
+)
+def test_decimals_are_read_from_their_bytes_and_their_scale(unscaled: int, scale: str, expected: str) -> None:
+    written = base64.b64encode(unscaled.to_bytes(9, "big", signed=True)).decode()
+    found = rows(enveloped(DecimalType(9, 2), f"{CONNECT}Decimal", written, scale=scale))
+    assert str(found[0][1]) == expected
+    # The other modes of `decimal.handling.mode` need no word.
+    assert rows(enveloped(DecimalType(9, 2), "", "123.45"))[0][1] == Decimal("123.45")
+    assert rows(enveloped(DecimalType(9, 2), "", 123.45))[0][1] == Decimal("123.45")
+
+
+@pytest.mark.parametrize(
+    ("column", "name", "value", "reason"),
+    [
+        (DateType(), f"{TIME}Date", 2932897, "days since 1970-01-01"),
+        (DateType(), f"{TIME}Timestamp", 0, r"DATE \(YYYY-MM-DD\)"),
+        (TimestampType(), f"{TIME}MicroTime", 1, "a time of day is not"),
+        (TimestampType(), f"{TIME}Date", 1, "a date without a time is not"),
+        (TimestampType(), f"{TIME}MicroTimestamp", 253402300800000000, "epoch microseconds"),
+        (DecimalType(9, 2), f"{CONNECT}Decimal", "1234", "exact, no rounding"),  # a scale is not given
+        (ArrayType(TimestampType()), f"{TIME}MicroTimestamp", MICROS, "ARRAY"),
+    ],
+)
+def test_a_number_that_means_something_else_is_refused(
+    column: DataType, name: str, value: Any, reason: str
+) -> None:
+    (bad,) = enveloped(column, name, value).bad
+    assert bad.kind is Kind.TypeConversion
+    assert re.search(reason, bad.message)
+    assert bad.path == "after.x"
+
+
+def test_the_key_of_a_change_has_its_own_schema() -> None:
+    table = StructType([StructField("day", DateType())])
+    schema = {"type": "struct", "fields": [{"type": "int32", "name": f"{TIME}Date", "field": "day"}]}
+    payload = json.dumps({"schema": schema, "payload": {"day": 20468}}).encode()
+    found = key_decoder("debezium-json", table, {}).decode([payload, b'{"day": "2026-01-15"}'])
+    assert found.batch.to_pylist() == [{"day": MOMENT.date()}] * 2

@@ -77,10 +77,10 @@ def test_a_json_bomb_costs_one_record(name: str) -> None:
 def test_an_avro_bomb_costs_one_record(name: str) -> None:
     columns = StructType([StructField("l", ArrayType(LongType())), StructField("s", StringType())])
     plain = AvroDecoder(columns, {"avro.schema": json.dumps(AVRO)})
-    check(native.Decoder("avro", plain.schema, {"avro.plan": plain.plan}), AVRO_BOMBS[name], b"\x00\x00\x02x")
+    check(native.Decoder("avro", plain.schema, plain.native_options), AVRO_BOMBS[name], b"\x00\x00\x02x")
 
 
 @pytest.mark.parametrize("name", BOMBS)
 def test_a_protobuf_bomb_costs_one_record(name: str) -> None:
     plain = made(RECURSIVE, RECURSIVE_COLUMNS)
-    check(native.Decoder("protobuf", plain.schema, {"protobuf.plan": plain.plan}), BOMBS[name], b"\x08\x07")
+    check(native.Decoder("protobuf", plain.schema, plain.native_options), BOMBS[name], b"\x08\x07")

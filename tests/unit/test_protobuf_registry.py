@@ -56,7 +56,7 @@ def test_each_record_is_read_by_the_schema_that_it_names() -> None:
     ]
     decoder.decode([framed(2, b"\x00", content)])
     assert sorted(registry.asked) == [1, 1, 2]
-    assert decoder.plan == ""
+    assert decoder.native_options == {"framed": "true"}
     assert pickle.loads(pickle.dumps(decoder)).decode([framed(2, b"\x00", content)]).bad == []
 
 

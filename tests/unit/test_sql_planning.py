@@ -240,3 +240,21 @@ def test_a_query_built_by_hand_is_planned_too() -> None:
     query = sqlglot.select("a").from_("trades")
     assert plan(query, None, MAPPING).spark_sql == "SELECT a FROM fb_trades AS trades"
     assert tables(query) == ("trades",)
+
+
+@pytest.mark.parametrize(
+    ("query", "plain"),
+    [
+        ("SELECT * FROM orders", True),
+        ("SELECT o.*, upper(c) AS u FROM orders o WHERE a > 1", True),
+        ("SELECT * FROM orders JOIN trades ON orders.id = trades.id", False),
+        ("SELECT * FROM orders, trades", False),
+        ("SELECT * FROM orders UNION ALL SELECT * FROM trades", False),
+        ("SELECT * FROM (SELECT * FROM orders)", False),
+        ("WITH o AS (SELECT * FROM orders) SELECT * FROM o", False),
+        ("SELECT a, count(*) AS n FROM orders GROUP BY a", False),
+        ("SELECT DISTINCT a FROM orders", False),
+    ],
+)
+def test_rows_of_one_source_are_plain_and_all_else_is_not(query: str, plain: bool) -> None:
+    assert planned(query).plain is plain

@@ -12,6 +12,7 @@ use crate::kafka::messages::{FETCH, Fetched, Wanted, fetch, read_fetch};
 use crate::kafka::rows::Rows;
 use crate::kafka::trouble::{FAULT, OFFSET_OUT_OF_RANGE, Trouble, UNKNOWN_TOPIC, passes};
 use crate::kafka::unpack::Unpackers;
+use crate::refusal;
 use std::ffi::c_int;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -76,7 +77,7 @@ pub struct Reader {
     pub ranges: Vec<Range>,
     pub events: Vec<Event>,
     /// The id of a schema that must be learned before anything more is decoded.
-    pub wanted: Option<u32>,
+    pub wanted: Option<refusal::Wanted>,
     limits: Limits,
     flight: Option<Flight>,
     batches: Option<(usize, Batches)>,

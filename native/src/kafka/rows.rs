@@ -3,7 +3,7 @@
 use crate::columns::{Column, Data};
 use crate::decoder::{self, Decoder};
 use crate::kafka::batches::{Header, Record};
-use crate::refusal::{Kind, Refusal};
+use crate::refusal::{Kind, Refusal, Wanted};
 use arrow_data::ArrayData;
 use arrow_schema::{Fields, Schema};
 
@@ -141,8 +141,8 @@ impl Rows {
         self.count + self.refused
     }
 
-    /// Append one record, or put it among the rejected; do neither and give the id of a schema where that
-    /// must be learned first. `good` counts those of its range that are not refused.
+    /// Append one record, or put it among the rejected; do neither and say which schema must be learned first.
+    /// `good` counts those of its range that are not refused.
     #[inline]
     pub fn push(
         &mut self,
@@ -150,7 +150,7 @@ impl Rows {
         partition: i32,
         good: &mut usize,
         record: &Record<'_>,
-    ) -> Option<u32> {
+    ) -> Option<Wanted> {
         match self.take(partition, record) {
             Ok(0) => {
                 self.skipped += 1;
@@ -161,16 +161,16 @@ impl Rows {
                 self.taken += 1;
                 *good += 1;
             }
-            Err(Refusal { wants: Some(id), .. }) => return Some(id),
+            Err(Refusal { wants: Some(wanted), .. }) => return Some(wanted),
             Err(refusal) => self.reject(range, record.offset, *good, refusal, Some(record)),
         }
         self.bytes += record.value.map_or(0, <[u8]>::len);
         None
     }
 
-    /// What a schema id means: see `Decoder::learn`.
-    pub fn learn(&mut self, id: u32, plan: Option<&str>, kind: &str, message: &str) -> Result<(), String> {
-        self.values.as_mut().ok_or("no value is decoded")?.learn(id, plan, kind, message)
+    /// The decoder that a schema is wanted for.
+    pub fn pupil(&mut self, of_key: bool) -> Option<&mut Decoder> {
+        if of_key { self.keys.as_mut() } else { self.values.as_mut() }
     }
 
     #[cold]
@@ -237,7 +237,10 @@ impl Rows {
             Ok(_) => {
                 Err(Refusal::malformed("a header line or a comment, and no key").within(".key").of_key())
             }
-            Err(refusal) => Err(refusal.within(".key").of_key()),
+            Err(mut refusal) => {
+                refusal.wants.iter_mut().for_each(|wanted| wanted.of_key = true);
+                Err(refusal.within(".key").of_key())
+            }
         }
     }
 

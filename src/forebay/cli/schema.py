@@ -13,8 +13,9 @@ import typer
 
 from forebay.cli.output import OUTPUT_OPTION, Output, show_items, words
 from forebay.errors import MissingOptionError, OptionValueError, StatementError, UnknownObjectError
-from forebay.formats.avro_diff import Change, changes
+from forebay.formats.avro_diff import changes
 from forebay.formats.avro_schema import parse
+from forebay.formats.schema_diff import Change
 from forebay.registry import RegisteredSchema, RegistrySettings, Version
 from forebay.registry.client import Registry
 

@@ -22,6 +22,7 @@ from typing import Any, ClassVar, NamedTuple
 import pyarrow as pa
 from pyspark.sql.types import StructType
 
+from forebay.errors import ConnectorStateError
 from forebay.options import Option, Options, OptionTable, dereference
 
 Offsets = dict[str, Any]
@@ -227,6 +228,19 @@ class SourceConnector(ABC):
     @abstractmethod
     def discover_schema(self) -> Discovered | None:
         """The columns, where the system itself knows them or shows them; None where they must be declared."""
+
+    def pinned(self) -> dict[str, str]:
+        """Options that are settled when the source is created, and kept with it. Asked for once."""
+        return {}
+
+    def evolved(self, schema_id: int) -> SourceConfig:
+        """The source with the columns that records of this schema add. SchemaChangedError if they cannot."""
+        raise ConnectorStateError(f"source '{self.config.name}' has no schemas that could change")
+
+    def redefine(self, config: SourceConfig) -> None:
+        """Go on with other columns; what it is connected to stays as it is."""
+        self.options = self.table.bind(config.options)
+        self.config = config
 
     @abstractmethod
     def initial_offsets(self) -> Offsets:

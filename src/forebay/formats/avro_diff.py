@@ -3,19 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from forebay.formats.avro_schema import Avro, Field
-
-
-@dataclass(frozen=True)
-class Change:
-    """One field that differs: the old and the new type as text, empty where there is none."""
-
-    field: str
-    before: str
-    after: str
-    note: str
+from forebay.formats.schema_diff import OTHER_TYPE, Change
 
 
 def changes(old: Avro, new: Avro) -> list[Change]:
@@ -33,7 +23,7 @@ def changes(old: Avro, new: Avro) -> list[Change]:
         if was != path:
             found.append(Change(path, before[was][1], kind, f"renamed from {was}, by an alias"))
         elif before[was][1] != kind:
-            found.append(Change(path, before[was][1], kind, "another type"))
+            found.append(Change(path, before[was][1], kind, OTHER_TYPE))
     gone = [path for path in before if path not in renamed]
     return found + [Change(path, before[path][1], "", "removed") for path in gone]
 

@@ -43,9 +43,8 @@ class AvroDecoder:
         return AvroDecoder, self._made_from
 
     @property
-    def plan(self) -> str:
-        """The plan as JSON text: what the native decoder is given as `avro.plan`."""
-        return json.dumps(self._plan, ensure_ascii=False, separators=(",", ":"))
+    def native_options(self) -> dict[str, str]:
+        return {"avro.plan": json.dumps(self._plan, ensure_ascii=False, separators=(",", ":"))}
 
     def decode(self, values: Sequence[bytes | None]) -> Decoded:
         return decode_each(values, self.schema, self._record)

@@ -139,7 +139,8 @@ class _Parser:
         if full in self._open:
             raise UnsupportedSqlError(
                 f"the record {full} of {self._origin} contains itself, and a recursive schema cannot be read",
-                remedy="a column's type has an end: let the writer send a flat list with references instead",
+                remedy="a column's type has an end: let the writer send a flat list with references instead, or take "
+                "the records as they are with FORMAT RAW",
             )
         if full not in self._named:
             raise self._wrong(f"the type {shorten(full)!r} is not defined (before it is used)")

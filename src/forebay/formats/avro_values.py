@@ -52,7 +52,7 @@ def convert(plan: Plan, value: Any) -> Any:
         case "micros":
             return _within(plan, value, value, _FIRST_MICROS, _LAST_MICROS)
         case "decimal":
-            return _decimal(plan, value)
+            return rescaled(plan, value)
         case "uuid":
             return str(UUID(bytes=value))
         case "duration":
@@ -109,8 +109,8 @@ def _text(plan: Plan, value: bytes) -> str:
         raise _no(plan, "bytes that are not UTF-8") from None
 
 
-def _decimal(plan: Plan, value: bytes) -> Decimal:
-    """Big-endian two's complement, rescaled from the writer's scale to the column's."""
+def rescaled(plan: Plan, value: bytes) -> Decimal:
+    """A decimal: big-endian two's complement, rescaled from the writer's scale to the column's."""
     if not value:
         raise _no(plan, "no bytes")
     unscaled = int.from_bytes(value, "big", signed=True)

@@ -8,10 +8,11 @@ become NULL.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Protocol
+from types import MappingProxyType
+from typing import Protocol, runtime_checkable
 
 import pyarrow as pa
 
@@ -76,4 +77,36 @@ class Decoder(Protocol):
         """The schema of every batch, exactly as Spark wants it of a Python data source."""
         ...
 
+    @property
+    def native_options(self) -> Mapping[str, str]:
+        """What the native decoder of the format must be told beyond the format's options: a plan, for example."""
+        ...
+
     def decode(self, values: Sequence[bytes | None]) -> Decoded: ...
+
+
+NO_MORE: Mapping[str, str] = MappingProxyType({})
+"""The native options of a format that has none."""
+
+NativeLesson = tuple[str | None, str, str]
+"""What a header means, as the native decoder learns it: a plan, or None and the kind and reason of a refusal."""
+
+
+@runtime_checkable
+class Teacher(Protocol):
+    """A decoder of payloads that name their schema: it teaches the native one what that means."""
+
+    def lesson(self, header: bytes) -> NativeLesson:
+        """`header` is what stands before the datum. AuthError if the registry does not let us in.
+
+        SchemaChangedError or NewFieldsError if the source is to stop at such a schema, or to take it in,
+        before it goes on.
+        """
+        ...
+
+
+@runtime_checkable
+class Checked(Protocol):
+    """A decoder that can find out before the first record whether it will do."""
+
+    def check(self) -> None: ...

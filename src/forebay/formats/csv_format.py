@@ -10,7 +10,7 @@ from pyspark.sql.types import StructType
 
 from forebay.errors import OptionConflictError, OptionValueError
 from forebay.formats.batches import arrow_schema, decode_each
-from forebay.formats.contract import Decoded
+from forebay.formats.contract import NO_MORE, Decoded
 from forebay.formats.refusal import RefusedError, check_present, malformed, mismatch, shorten
 from forebay.formats.text import text_converter
 
@@ -27,6 +27,8 @@ class CsvDecoder:
     in their order and in whatever case, is skipped wherever it comes: each file that was sent line by line
     begins with one. A message whose first character is `csv.comment` is skipped.
     """
+
+    native_options = NO_MORE
 
     def __init__(self, schema: StructType, options: Mapping[str, str]) -> None:
         self.schema = arrow_schema(schema)

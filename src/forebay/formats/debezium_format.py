@@ -7,17 +7,18 @@ holds that row, whatever the order in which changes of different rows arrive.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
 
 from forebay.errors import UnsupportedSqlError
 from forebay.formats.batches import arrow_schema, decode_all, decode_each
-from forebay.formats.contract import Decoded, Kind
+from forebay.formats.contract import NO_MORE, Decoded, Kind
+from forebay.formats.debezium_types import Described
 from forebay.formats.json_text import parse_exact, parse_fast
 from forebay.formats.refusal import RefusedError, check_present, describe, malformed, mismatch
-from forebay.formats.scalars import scalar
+from forebay.formats.scalars import Convert, scalar
 from forebay.formats.values import Ambiguous, fields_converter, has_decimal
 
 WEIGHT = "_weight"
@@ -51,6 +52,8 @@ class DebeziumDecoder:
     could take that row back; so is a truncate, which names no rows.
     """
 
+    native_options = NO_MORE
+
     def __init__(self, schema: StructType, options: Mapping[str, str]) -> None:
         taken = {field.name.lower() for field in schema} & set(CHANGE.names)
         if taken:
@@ -59,7 +62,7 @@ class DebeziumDecoder:
             )
         self.schema = arrow_schema(StructType([*schema, *CHANGE]))
         self._made_from = (schema, dict(options))
-        self._columns = fields_converter(schema)
+        self._columns = _Columns(schema)
         self._names = schema.fieldNames()
         self._parse = parse_exact if has_decimal(schema) else parse_fast
 
@@ -73,13 +76,14 @@ class DebeziumDecoder:
         if payload is None:
             return []
         check_present(payload)
-        event = _unwrapped(self._parse(payload))
+        event, schema = _unwrapped(self._parse(payload))
         if event is None:
             return []
         op, stamp = _op(event), _stamp(event)
-        return [[*self._image(event, op, name), op, stamp, weight] for name, weight in _IMAGES[op]]
+        columns = self._columns.described(schema, lambda: Described(schema).row)
+        return [[*self._image(columns, event, op, name), op, stamp, weight] for name, weight in _IMAGES[op]]
 
-    def _image(self, event: dict[str, Any], op: str, name: str) -> list[Any]:
+    def _image(self, columns: Convert, event: dict[str, Any], op: str, name: str) -> list[Any]:
         found = event.get(name)
         if found is None:
             how = "null" if name in event else "missing"
@@ -88,7 +92,7 @@ class DebeziumDecoder:
         if not isinstance(found, dict):
             raise _within(name, mismatch(f"expected an object, found {describe(found)}"))
         try:
-            row: list[Any] = self._columns(found)
+            row: list[Any] = columns(found)
             for column, value in zip(self._names, row, strict=True):
                 if value in (UNAVAILABLE, UNAVAILABLE.encode()):
                     raise _within(
@@ -102,10 +106,12 @@ class DebeziumDecoder:
 class DebeziumKeyDecoder:
     """A change's key: a JSON object, with or without the envelope of `schema` and `payload`."""
 
+    native_options = NO_MORE
+
     def __init__(self, schema: StructType, options: Mapping[str, str]) -> None:
         self.schema = arrow_schema(schema)
         self._made_from = (schema, dict(options))
-        self._columns = fields_converter(schema)
+        self._columns = _Columns(schema)
         self._parse = parse_exact if has_decimal(schema) else parse_fast
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -117,24 +123,39 @@ class DebeziumKeyDecoder:
     def _record(self, payload: bytes | None) -> list[Any]:
         check_present(payload)
         assert payload is not None
-        found = _object(self._parse(payload))
+        found, schema = _object(self._parse(payload)), None
         if found.keys() == {"schema", "payload"}:
-            found = _object(found["payload"], "payload")
-        row: list[Any] = self._columns(found)
+            found, schema = _object(found["payload"], "payload"), found["schema"]
+        row: list[Any] = self._columns.described(schema, lambda: Described(schema))(found)
         return row
 
 
-def _unwrapped(value: Any) -> dict[str, Any] | None:
-    """The event without its envelope; None for an envelope around nothing, which is a tombstone."""
+class _Columns:
+    """The conversion of a row. Records of a topic mostly have one schema, so the last one's is kept."""
+
+    def __init__(self, schema: StructType) -> None:
+        self._schema = schema
+        self._known: Any = None
+        self._convert = fields_converter(schema)
+
+    def described(self, schema: Any, row: Callable[[], Described]) -> Convert:
+        if schema != self._known:
+            self._known, self._convert = schema, fields_converter(self._schema, row())
+        return self._convert
+
+
+def _unwrapped(value: Any) -> tuple[dict[str, Any] | None, Any]:
+    """The event without its envelope, None for one around nothing, which is a tombstone; and its schema."""
     event = _object(value)
     _check_unique(event)
     if "payload" not in event or "op" in event:
-        return event
+        return event, None
     if event["payload"] is None:
-        return None
+        return None, None
+    schema = event.get("schema")
     event = _object(event["payload"], "payload")
     _check_unique(event)
-    return event
+    return event, schema
 
 
 def _object(value: Any, name: str = "") -> dict[str, Any]:

@@ -11,6 +11,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from types import MappingProxyType
 from typing import Any, Protocol
 
 from pyspark.sql.types import StructType
@@ -21,11 +22,12 @@ from forebay.formats.avro_plan import Plan, compile_resolved
 from forebay.formats.avro_schema import Avro, parse, written_schema
 from forebay.formats.avro_values import convert_record
 from forebay.formats.batches import arrow_schema, decode_each
-from forebay.formats.contract import Decoded, Kind
+from forebay.formats.contract import Decoded, Kind, NativeLesson
+from forebay.formats.evolution import Watch
 from forebay.formats.framing import HEADER, schema_id
 from forebay.formats.json_format import JsonDecoder
 from forebay.formats.refusal import RefusedError
-from forebay.registry import Origin, RegisteredSchema, registry
+from forebay.registry import Origin, RegisteredSchema, newest, registry
 
 
 @dataclass(frozen=True)
@@ -37,8 +39,8 @@ class Lesson:
     message: str = ""
 
     @property
-    def native(self) -> tuple[str | None, str, str]:
-        """As the native decoder's `learn` takes it, after the id."""
+    def native(self) -> NativeLesson:
+        """As the native decoder's `learn` takes it, after the header."""
         text = None if self.plan is None else json.dumps(self.plan, ensure_ascii=False, separators=(",", ":"))
         return text, self.kind, self.message
 
@@ -56,15 +58,19 @@ class _Reading(Protocol):
 class FramedDecoder:
     """Made for a task: it keeps what it has learned. Asks for the reader's schema when it is made."""
 
+    native_options = MappingProxyType({"framed": "true"})
+
     def __init__(self, format: str, schema: StructType, options: Mapping[str, str], origin: Origin) -> None:
         self.schema = arrow_schema(schema)
         self.format = format
         self._made_from = (format, schema, dict(options), origin)
         self._registry = registry(origin.settings)
         self._lessons: dict[int, Lesson] = {}
+        self._watch = Watch.of(origin, schema)
         self._reading: _Reading
         if format == "avro":
-            self._reading = _AvroReading(schema, options, origin)
+            own = self._watch.newest if self._watch else None
+            self._reading = _AvroReading(schema, options, origin, own)
         elif format == "json":
             self._reading = _JsonReading(schema, options)
         else:
@@ -83,11 +89,13 @@ class FramedDecoder:
 
     def decode(self, values: Sequence[bytes | None]) -> Decoded:
         for number in _ids(values):
-            self.lesson(number)
+            self._lesson(number)
         return decode_each(values, self.schema, self._record)
 
-    def lesson(self, number: int) -> Lesson:
-        """What the id means. AuthError if the registry does not let us in."""
+    def lesson(self, header: bytes) -> NativeLesson:
+        return self._lesson(schema_id(header)).native
+
+    def _lesson(self, number: int) -> Lesson:
         if number not in self._lessons:
             self._lessons[number] = self._learned(number)
         return self._lessons[number]
@@ -95,14 +103,20 @@ class FramedDecoder:
     def _learned(self, number: int) -> Lesson:
         try:
             schema = self._registry.schema(number)
+        except RecordError as error:
+            return Lesson(None, error.kind, error.message)
+        try:
             if schema.type != self._reading.type:
                 raise UnsupportedSqlError(
                     f"it is of type {schema.type}, and the source's format is {self.format}"
                 )
-            return Lesson(self._reading.plan(schema))
-        except RecordError as error:
-            return Lesson(None, error.kind, error.message)
+            plan = self._reading.plan(schema)
+            if self._watch is not None:
+                self._watch.check(schema)
+            return Lesson(plan)
         except StatementError as error:
+            if self._watch is not None:
+                raise self._watch.changed(schema, error.message) from None
             return Lesson(None, Kind.SchemaMismatch, f"schema id {number} does not fit: {error.message}")
 
     def _record(self, payload: bytes | None) -> list[Any]:
@@ -117,19 +131,22 @@ class _AvroReading:
     """Resolves each writer's schema to the reader's.
 
     That is `avro.schema` if it is given, and then every column must be one of its fields. Otherwise it is
-    the subject's newest, which has the names, aliases and defaults that its owners want read; a column
-    that it no longer has is still read from the records that do. Without a subject, or with several whose
-    newest schemas differ, the columns alone say what is read.
+    the one that the source is from (`own`), where other schemas are held against that, or the subject's
+    newest, which has the names, aliases and defaults that its owners want read; a column that it no longer
+    has is still read from the records that do. Without a subject, or with several whose newest schemas
+    differ, the columns alone say what is read.
     """
 
     type = "AVRO"
 
-    def __init__(self, schema: StructType, options: Mapping[str, str], origin: Origin) -> None:
+    def __init__(
+        self, schema: StructType, options: Mapping[str, str], origin: Origin, own: RegisteredSchema | None
+    ) -> None:
         self._columns = schema.json()
         self._names = schema.fieldNames()
         given = written_schema(options)
         self._closed = given is not None
-        self._reader = RegisteredSchema(0, "AVRO", given) if given is not None else _newest(origin)
+        self._reader = RegisteredSchema(0, "AVRO", given) if given is not None else own or _newest(origin)
 
     def check(self) -> None:
         if self._reader is None:
@@ -171,11 +188,8 @@ class _JsonReading:
 
 
 def _newest(origin: Origin) -> RegisteredSchema | None:
-    versions = [registry(origin.settings).latest(subject) for subject in origin.subjects]
-    schemas = {
-        version.schema for version in versions if version is not None and version.schema.type == "AVRO"
-    }
-    return schemas.pop() if len(schemas) == 1 else None
+    found = newest(origin, "AVRO")
+    return found[0].schema if len(found) == 1 else None
 
 
 @lru_cache(maxsize=1024)  # a decoder is made for every task, and a plan is the same for all of them

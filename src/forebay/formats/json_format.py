@@ -8,7 +8,7 @@ from typing import Any
 from pyspark.sql.types import StructType
 
 from forebay.formats.batches import arrow_schema, decode_each
-from forebay.formats.contract import Decoded
+from forebay.formats.contract import NO_MORE, Decoded
 from forebay.formats.json_text import parse_exact, parse_fast
 from forebay.formats.refusal import check_present
 from forebay.formats.values import has_decimal, row_converter
@@ -16,6 +16,8 @@ from forebay.formats.values import has_decimal, row_converter
 
 class JsonDecoder:
     """Strict JSON. A column that occurs twice in one object is refused, as is half a surrogate pair."""
+
+    native_options = NO_MORE
 
     def __init__(self, schema: StructType, options: Mapping[str, str]) -> None:
         self.schema = arrow_schema(schema)

@@ -14,6 +14,7 @@ from pyspark.sql.types import (
     IntegerType,
     LongType,
     MapType,
+    NullType,
     StringType,
     StructField,
     StructType,
@@ -55,12 +56,22 @@ _WRAPPERS = (
 )
 
 
-def protobuf_columns(message: Descriptor) -> StructType:
-    """UnsupportedSqlError if the message contains itself, or nothing."""
+def protobuf_columns(message: Descriptor, *, lenient: bool = False) -> StructType:
+    """UnsupportedSqlError if the message contains itself, or nothing. If `lenient`, that is a NullType instead."""
+    if lenient:
+        inside = (message.full_name,)
+        return StructType([StructField(f.name, _any_type(f, inside)) for f in message.fields])
     columns = _struct(message, (), "")
     if not len(columns):
         raise UnsupportedSqlError(f"the message {message.full_name} has no fields to be columns")
     return columns
+
+
+def _any_type(field: FieldDescriptor, above: tuple[str, ...]) -> DataType:
+    try:
+        return _type(field, above, "")
+    except UnsupportedSqlError:
+        return NullType()
 
 
 def _struct(message: Descriptor, above: tuple[str, ...], path: str) -> StructType:

@@ -17,7 +17,7 @@ from pyspark.sql.types import StructType
 
 from forebay.errors import UnsupportedSqlError
 from forebay.formats.batches import arrow_schema, decode_each
-from forebay.formats.contract import Decoded, Kind
+from forebay.formats.contract import Decoded, Kind, NativeLesson
 from forebay.formats.protobuf_explain import explain
 from forebay.formats.protobuf_files import FilesError, add_files
 from forebay.formats.protobuf_framing import Framed, unframe
@@ -34,6 +34,17 @@ A RefusedError is passed on as it is. It is asked once for each id and each deco
 """
 
 
+Met = Callable[[int, str, str], None]
+"""Hears of each schema id that is met, of the message's name there, and of why it does not fit, if it does not.
+
+What it raises ends the task.
+"""
+
+
+Read = Callable[[bytes], list[Any]]
+_Key = tuple[int, tuple[int, ...]]  # a schema's id, and the way to a message in it
+
+
 class ProtobufDecoder:
     """Fields by their exact names. What the message has beyond the columns is read over.
 
@@ -42,14 +53,20 @@ class ProtobufDecoder:
     """
 
     def __init__(
-        self, schema: StructType, options: Mapping[str, str], resolve: Resolve | None = None
+        self,
+        schema: StructType,
+        options: Mapping[str, str],
+        resolve: Resolve | None = None,
+        met: Met | None = None,
     ) -> None:
         self.schema = arrow_schema(schema)
-        self._made_from = (schema, dict(options), resolve)
+        self._made_from = (schema, dict(options), resolve, met)
         self._columns = schema
         self._resolve = resolve
+        self._met = met
         self._wanted = options.get(MESSAGE)
-        self._readers: dict[tuple[int, tuple[int, ...]], Callable[[bytes], list[Any]] | RefusedError] = {}
+        self._plans: dict[_Key, Plan | RefusedError] = {}
+        self._readers: dict[_Key, Read] = {}
         self._plan: Plan | None = None
         if resolve is None:
             message = find_message(given_files(options), options)
@@ -60,9 +77,8 @@ class ProtobufDecoder:
         return ProtobufDecoder, self._made_from
 
     @property
-    def plan(self) -> str:
-        """The plan as JSON text: what the native decoder is given as `protobuf.plan`. Empty with a registry."""
-        return "" if self._plan is None else json.dumps(self._plan, ensure_ascii=False, separators=(",", ":"))
+    def native_options(self) -> dict[str, str]:
+        return {"framed": "true"} if self._plan is None else {"protobuf.plan": _text(self._plan)}
 
     def decode(self, values: Sequence[bytes | None]) -> Decoded:
         if self._resolve is None:
@@ -71,12 +87,16 @@ class ProtobufDecoder:
             self._meet(value)  # here, where a registry that does not let us in is an error and no bad record
         return decode_each(values, self.schema, self._framed)
 
+    def lesson(self, header: bytes) -> NativeLesson:
+        try:
+            plan = self._plan_of(unframe(header))
+        except RefusedError as refused:
+            plan = refused
+        return (None, plan.kind, plan.message) if isinstance(plan, RefusedError) else (_text(plan), "", "")
+
     def _meet(self, payload: bytes | None) -> None:
         try:
-            header = unframe(_present(payload))
-            key = (header.schema_id, header.indexes)
-            if key not in self._readers:
-                self._readers[key] = self._reader_of(header)
+            self._plan_of(unframe(_present(payload)))
         except RefusedError:
             return  # and again when it is the record's turn
 
@@ -86,13 +106,22 @@ class ProtobufDecoder:
     def _framed(self, payload: bytes | None) -> list[Any]:
         present = _present(payload)
         header = unframe(present)
-        reader = self._readers.get((header.schema_id, header.indexes)) or self._reader_of(header)
-        if isinstance(reader, RefusedError):
-            raise RefusedError(reader.kind, reader.reason)
-        return reader(present[header.start :])
+        key = (header.schema_id, header.indexes)
+        if key not in self._readers:
+            plan = self._plan_of(header)
+            if isinstance(plan, RefusedError):
+                raise RefusedError(plan.kind, plan.reason)
+            self._readers[key] = _reader(plan, len(self._columns))
+        return self._readers[key](present[header.start :])
 
-    def _reader_of(self, header: Framed) -> Callable[[bytes], list[Any]] | RefusedError:
+    def _plan_of(self, header: Framed) -> Plan | RefusedError:
         """A refusal that holds for every record with this header is kept, too."""
+        key = (header.schema_id, header.indexes)
+        if key not in self._plans:
+            self._plans[key] = self._made_plan(header)
+        return self._plans[key]
+
+    def _made_plan(self, header: Framed) -> Plan | RefusedError:
         assert self._resolve is not None
         try:
             files = self._resolve(header.schema_id)
@@ -107,13 +136,24 @@ class ProtobufDecoder:
             if message is None:
                 return malformed(f"{name} has no message at {list(header.indexes)}")
             self._check_wanted(message)
-            return _reader(compile_plan(message, self._columns, complete=False), len(self._columns))
+            plan = self._compiled(header.schema_id, message)
+            if self._met is not None:
+                self._met(header.schema_id, message.full_name, "")
+            return plan
         except FilesError as error:
             return mismatch(f"{name} cannot be loaded: {error}")
         except UnsupportedSqlError as error:
             return mismatch(f"{name}: {error.message}")
         except RefusedError as refused:
             return refused
+
+    def _compiled(self, schema_id: int, message: Descriptor) -> Plan:
+        try:
+            return compile_plan(message, self._columns, complete=False)
+        except UnsupportedSqlError as error:
+            if self._met is not None:
+                self._met(schema_id, message.full_name, error.message)
+            raise
 
     def _check_wanted(self, message: Descriptor) -> None:
         if self._wanted and not f".{message.full_name}".endswith(f".{self._wanted}"):
@@ -128,7 +168,12 @@ def _present(payload: bytes | None) -> bytes:
     return payload
 
 
-def _reader(plan: Plan, columns: int) -> Callable[[bytes], list[Any]]:
+def _text(plan: Plan) -> str:
+    """As the native decoder is given it."""
+    return json.dumps(plan, ensure_ascii=False, separators=(",", ":"))
+
+
+def _reader(plan: Plan, columns: int) -> Read:
     parse: Callable[[bytes], Any] = message_class(plan).FromString
     to_row = row_reader(plan, columns)
 

@@ -9,7 +9,7 @@ from pyspark.sql.types import BinaryType, StringType, StructType
 
 from forebay.errors import UnsupportedSqlError
 from forebay.formats.batches import arrow_schema, decode_each
-from forebay.formats.contract import Decoded
+from forebay.formats.contract import NO_MORE, Decoded
 from forebay.formats.refusal import RefusedError, malformed, mismatch
 
 
@@ -18,6 +18,8 @@ class RawDecoder:
 
     A tombstone is NULL where the column may be NULL. An empty payload is an empty value.
     """
+
+    native_options = NO_MORE
 
     def __init__(self, schema: StructType, options: Mapping[str, str]) -> None:
         if len(schema) != 1 or not isinstance(schema[0].dataType, BinaryType | StringType):

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
 
 from pyspark.sql.types import StructType
 
 from forebay.errors import OptionConflictError, RecordError
 from forebay.formats.contract import Decoder, Kind
+from forebay.formats.evolution import Watch
 from forebay.formats.framed import FramedDecoder
 from forebay.formats.protobuf_format import ProtobufDecoder
-from forebay.formats.protobuf_schema import SOURCES, registered_files
+from forebay.formats.protobuf_schema import MESSAGE, SOURCES, registered_files
 from forebay.formats.refusal import RefusedError, mismatch
-from forebay.registry import Origin, registry
+from forebay.registry import Origin, RegisteredSchema, registry
 
 REGISTERED = ("avro", "json", "protobuf")
 """The formats that have schemas in a registry."""
@@ -30,7 +33,32 @@ def registered_decoder(
         raise OptionConflictError(
             f"'{given}' and 'schema.registry.url' both say which schema records have", option=given
         )
-    return ProtobufDecoder(schema, options, RegisteredFiles(origin))
+    watched = origin.evolution.policy != "ignore" and bool(origin.evolution.since)
+    met = Watching(origin, schema, options.get(MESSAGE)) if watched else None
+    return ProtobufDecoder(schema, options, RegisteredFiles(origin), met)
+
+
+class Watching:
+    """Holds each schema that is met against those that the source is from. Pickles."""
+
+    def __init__(self, origin: Origin, columns: StructType, message: str | None) -> None:
+        self._made_from = (origin, columns, message)
+        self._origin = origin
+        self._watch = Watch(origin, columns, message)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Watching, self._made_from
+
+    def __call__(self, number: int, message: str, reason: str) -> None:
+        schema = registry(self._origin.settings).schema(number)
+        if reason:
+            raise self._watch.changed(schema, reason)
+        self._watch.check(schema, message)
+
+
+@lru_cache(maxsize=1024)  # protoc takes longer than a task may, and a decoder is made for every task
+def _files(schema: RegisteredSchema) -> bytes:
+    return registered_files(schema.text, dict(schema.references))
 
 
 @dataclass(frozen=True)
@@ -49,6 +77,6 @@ class RegisteredFiles:
                 f"the schema {number} is of type {schema.type}, and the source's format is protobuf"
             )
         try:
-            return registered_files(schema.text, dict(schema.references))
+            return _files(schema)
         except ValueError as error:
             raise mismatch(f"the schema {number} cannot be loaded: {error}") from None

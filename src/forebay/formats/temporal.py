@@ -26,6 +26,16 @@ _FIRST = (datetime.min - _EPOCH) // _MICROSECOND
 _LAST = (datetime.max - _EPOCH) // _MICROSECOND
 
 
+def is_day(days: int) -> bool:
+    """Whether so many days since 1970 are within the years 0001 to 9999."""
+    return date.min.toordinal() <= days + _EPOCH_DAY <= date.max.toordinal()
+
+
+def is_moment(micros: int) -> bool:
+    """Whether so many microseconds since 1970 are within the years 0001 to 9999."""
+    return _FIRST <= micros <= _LAST
+
+
 def to_days(value: Any) -> int:
     """A DATE: `YYYY-MM-DD` and nothing else."""
     if type(value) is str and _DATE.fullmatch(value):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Protocol
 
 from pyspark.sql.types import ArrayType, DataType, DecimalType, MapType, StringType, StructType
 
@@ -38,17 +38,28 @@ def row_converter(schema: StructType) -> Convert:
     return convert
 
 
-def converter(data_type: DataType) -> Convert:
+class Described(Protocol):
+    """What is known of a type beyond its JSON: see `debezium_types.py`."""
+
+    def field(self, name: str) -> Described: ...
+    @property
+    def items(self) -> Described: ...
+    @property
+    def values(self) -> Described: ...
+    def scalar(self, column: DataType) -> Convert | None: ...
+
+
+def converter(data_type: DataType, known: Described | None = None) -> Convert:
     """From one value that is not null to what Arrow holds for it."""
     match data_type:
         case StructType():
-            return _struct(data_type)
+            return _struct(data_type, known)
         case ArrayType():
-            return _array(data_type)
+            return _array(data_type, known and known.items)
         case MapType():
-            return _map(data_type)
+            return _map(data_type, known and known.values)
         case _:
-            return scalar(data_type)
+            return (known and known.scalar(data_type)) or scalar(data_type)
 
 
 def has_decimal(data_type: DataType) -> bool:
@@ -67,8 +78,11 @@ def _parts(data_type: DataType) -> Iterator[DataType]:
             yield from _parts(data_type.valueType)
 
 
-def fields_converter(schema: StructType) -> Convert:
-    fields = [(field.name, converter(field.dataType), not field.nullable) for field in schema]
+def fields_converter(schema: StructType, known: Described | None = None) -> Convert:
+    fields = [
+        (field.name, converter(field.dataType, known and known.field(field.name)), not field.nullable)
+        for field in schema
+    ]
     names = {field.name for field in schema}
 
     def convert(value: dict[str, Any]) -> list[Any]:
@@ -94,8 +108,8 @@ def fields_converter(schema: StructType) -> Convert:
     return convert
 
 
-def _struct(data_type: StructType) -> Convert:
-    columns = fields_converter(data_type)
+def _struct(data_type: StructType, known: Described | None) -> Convert:
+    columns = fields_converter(data_type, known)
     names = data_type.fieldNames()
 
     def convert(value: Any) -> dict[str, Any]:
@@ -106,8 +120,8 @@ def _struct(data_type: StructType) -> Convert:
     return convert
 
 
-def _array(data_type: ArrayType) -> Convert:
-    to_element = converter(data_type.elementType)
+def _array(data_type: ArrayType, known: Described | None) -> Convert:
+    to_element = converter(data_type.elementType, known)
     required = not data_type.containsNull
 
     def convert(value: Any) -> list[Any]:
@@ -130,9 +144,9 @@ def _array(data_type: ArrayType) -> Convert:
     return convert
 
 
-def _map(data_type: MapType) -> Convert:
+def _map(data_type: MapType, known: Described | None) -> Convert:
     to_key = _key(data_type.keyType)
-    to_value = converter(data_type.valueType)
+    to_value = converter(data_type.valueType, known)
     required = not data_type.valueContainsNull
 
     def convert(value: Any) -> list[tuple[Any, Any]]:

@@ -28,9 +28,11 @@ from forebay.connectors.contract import (
 from forebay.errors import (
     ConnectorStateError,
     ForebayError,
+    NewFieldsError,
     NoOffsetError,
     OffsetOutOfRangeError,
     OptionValueError,
+    SchemaChangedError,
     TopicRecreatedError,
     UnknownTopicError,
     UnreachableError,
@@ -42,6 +44,7 @@ from forebay.kafka.admin import Cluster, Partition, Topic
 from forebay.kafka.columns import CHANGE_LOG, RAW_COLUMNS, layout
 from forebay.kafka.consumers import CACHE
 from forebay.kafka.discovery import discover, raw_config
+from forebay.kafka.evolution import evolved, pinned
 from forebay.kafka.native_reader import NativeReader, TlsRefusedError
 from forebay.kafka.offsets import (
     KafkaSplit,
@@ -130,6 +133,12 @@ class KafkaSource(SourceConnector):
         if self.options["format"] == "raw":
             return Discovered(RAW_COLUMNS, "format raw", fixed=True)
         return discover(self.options, self._newest_values)
+
+    def pinned(self) -> dict[str, str]:
+        return pinned(self.options)
+
+    def evolved(self, schema_id: int) -> SourceConfig:
+        return evolved(self.config, self.options, schema_id)
 
     def _newest_values(self, count: int) -> list[bytes | None]:
         """About so many of the newest values, the partitions alike."""
@@ -340,10 +349,13 @@ class KafkaSource(SourceConnector):
             None if self.options["fail.on.data.loss"] else (lambda gone: lost.append(_as_rejected(gone)))
         )
         ranges = [item for item in split.ranges if len(item)]
-        for batch in _read(ranges, rows, self.options, tolerate, self.wanted):
-            self._records += batch.records.num_rows
-            self._errors += len(batch.rejected) + sum(batch.counted.values())
-            yield batch
+        try:
+            for batch in _read(ranges, rows, self.options, tolerate, self.wanted):
+                self._records += batch.records.num_rows
+                self._errors += len(batch.rejected) + sum(batch.counted.values())
+                yield batch
+        except (NewFieldsError, SchemaChangedError) as error:
+            raise type(error)(f"source '{self.config.name}': {error.message}", remedy=error.remedy) from None
         if lost:
             yield SourceBatch(rows.empty(), lost)
 

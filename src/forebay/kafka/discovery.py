@@ -23,7 +23,7 @@ from forebay.formats.protobuf_schema import (
     registered_files,
 )
 from forebay.options import Options
-from forebay.registry import Origin, Version, origin, registry
+from forebay.registry import Origin, Version, newest, origin
 
 SAMPLE = 1_000  # records
 VALUE = StructType([StructField("value", BinaryType())])
@@ -56,18 +56,15 @@ def discover(options: Options, read_values: ReadValues) -> Discovered | None:
 
 
 def _newest(schemas: Origin, kind: str) -> Version:
-    found = [
-        version for subject in schemas.subjects if (version := registry(schemas.settings).latest(subject))
-    ]
-    wanted = [version for version in found if version.schema.type == kind]
-    if not wanted:
+    found = newest(schemas, kind)
+    if not found:
         subjects = ", ".join(schemas.subjects) or "any subject"
         raise NoColumnsError(f"the registry has no schema of type {kind} under {subjects}")
-    if len({version.schema.text for version in wanted}) > 1:
+    if len(found) > 1:
         raise NoColumnsError(
-            "the topics' newest schemas differ: " + ", ".join(_named(version) for version in wanted)
+            "the topics' newest schemas differ: " + ", ".join(_named(version) for version in found)
         )
-    return wanted[0]
+    return found[0]
 
 
 def _named(version: Version) -> str:

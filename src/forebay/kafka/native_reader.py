@@ -67,9 +67,6 @@ class NativeReader:
         module = native()
         if module is None or "\0" in str(rows.schema):
             return None  # a NUL ends a name in Arrow's C interface
-        if rows.keys is not None and "framed" in rows.keys[2]:
-            _say_once("a key with a schema id")
-            return None
         budget = options["fetch.budget.bytes"]
         limits = (options["max.poll.records"], budget // _BATCH_SHARE, budget)
         settings = sorted((key, _text(value)) for key, value in consumer_settings(options).items())
@@ -92,8 +89,8 @@ class NativeReader:
                 moved = time.monotonic()
             for index, code, text in events:
                 self._on_event(index, code, text)
-            if (schema_id := self._reader.wanted) is not None:
-                self._reader.learn(schema_id, *self._rows.lesson(schema_id))
+            if (wanted := self._reader.wanted) is not None:
+                self._reader.learn(*self._rows.lesson(*wanted))
                 moved = time.monotonic()
             now = time.monotonic()
             if now - moved > STALL_S:

@@ -65,6 +65,32 @@ SPECIFIC_OFFSETS = Kind(
 )
 
 
+IDS = Kind(
+    "numbers",
+    lambda text: tuple(int(part) for part in text.split(",")),
+    "ids separated by commas, such as 17, 21",
+)
+
+
+def _evolution_complete(values: Mapping[str, Any]) -> None:
+    policy = values["schema.evolution"]
+    if policy == "ignore":
+        return
+    if not values["schema.registry.url"]:
+        raise MissingOptionError(
+            f"'schema.evolution' = '{policy}' needs a registry, where the records' schemas are",
+            option="schema.registry.url",
+            remedy="USING SCHEMA REGISTRY (url = '…')",
+        )
+    for given in ("avro.schema", "avro.schema.file"):
+        if policy == "evolve" and values[given]:
+            raise OptionConflictError(
+                f"'{given}' says what records are read as, and 'schema.evolution' = 'evolve' would change it",
+                option=given,
+                remedy="leave it out: the schema is taken from the registry",
+            )
+
+
 def _high_above_low(values: Mapping[str, Any]) -> None:
     if values["backpressure.high.watermark"] <= values["backpressure.low.watermark"]:
         raise OptionValueError(
@@ -437,6 +463,21 @@ KAFKA = OptionTable(
             "the record's full name, for the record strategies",
             example="com.acme.Order",
         ),
+        Option(
+            "schema.evolution",
+            choice("ignore", "reject", "evolve"),
+            "with a registry, what becomes of records whose schema is not the one that the source was created "
+            "with. ignore: what they have beyond the columns is left out. reject: the source stops. evolve: new "
+            "fields become columns, and what does not fit the columns stops the source",
+            "ignore",
+            "evolve",
+        ),
+        Option(
+            "schema.evolution.from",
+            IDS,
+            "the ids of the schemas that the columns are from, filled in when the source is created",
+            example="17",
+        ),
         *_FORMAT_OPTIONS,
         *(
             replace(option, name=f"key.{option.name}", description=f"the key's: {option.description}")
@@ -462,5 +503,5 @@ KAFKA = OptionTable(
     ),
     one_of=(("topic", "topics", "topic.pattern"),),
     pass_through=PASS_THROUGH,
-    rules=(_high_above_low, _startup_complete, _key_complete),
+    rules=(_high_above_low, _startup_complete, _key_complete, _evolution_complete),
 )

@@ -13,10 +13,8 @@ from pyspark.sql.types import StructField, StructType
 from forebay.connectors.contract import RawRecord, RejectedRecord, SourceBatch
 from forebay.errors import UnsupportedSqlError
 from forebay.formats import FORMATS, BadRecord, Decoded, Decoder, Kind, decoder, key_decoder
-from forebay.formats.avro_format import AvroDecoder
 from forebay.formats.batches import arrow_schema
-from forebay.formats.framed import FramedDecoder
-from forebay.formats.protobuf_format import ProtobufDecoder
+from forebay.formats.contract import Checked, NativeLesson, Teacher
 from forebay.formats.registered import REGISTERED, registered_decoder
 from forebay.kafka.columns import CHANGE_LOG, HEADERS, layout
 from forebay.options import Options
@@ -73,8 +71,9 @@ class RowDecoder:
 
     def check(self) -> None:
         """What can be known before the first record: the registry answers, and its schema fits."""
-        for made in (self._values, self._keys):
-            if isinstance(made, FramedDecoder):
+        parts: tuple[object, ...] = (self._values, self._keys)
+        for made in parts:
+            if isinstance(made, Checked):
                 made.check()
 
     def decode(self, messages: Sequence[Message], *, whole: bool = False) -> Iterator[SourceBatch]:
@@ -94,22 +93,25 @@ class RowDecoder:
 
     # -- for the native reader ------------------------------------------------------------------------
 
-    def lesson(self, schema_id: int) -> tuple[str | None, str, str]:
-        """What a schema id of a value means, as the native decoder learns it."""
-        assert isinstance(self._values, FramedDecoder)
-        return self._values.lesson(schema_id).native
+    def lesson(self, header: bytes, of_key: bool) -> NativeLesson:
+        """What the header of a value or a key means, as the native decoder learns it."""
+        teacher: object = self._keys if of_key else self._values
+        assert isinstance(teacher, Teacher)
+        return teacher.lesson(header)
 
     @property
     def values(self) -> NativeFormat | None:
         """Of the value; None if there is nothing to decode in it."""
-        return None if self._values is None else _native(self._format, self._values, self.format_options)
+        if self._values is None:
+            return None
+        return self._format, self._values.schema, {**self.format_options, **self._values.native_options}
 
     @property
     def keys(self) -> NativeFormat | None:
         """Of the key; None if it is left out, or taken as it is (origin "key")."""
         if self._keys is None or self._key_format == "raw":
             return None
-        return _native(self._key_format, self._keys, self._key_options)
+        return self._key_format, self._keys.schema, {**self._key_options, **self._keys.native_options}
 
     @property
     def origins(self) -> list[str]:
@@ -202,15 +204,6 @@ def _format_options(options: Options, prefix: str) -> dict[str, str]:
         for key in options
         if key.startswith(wanted) and options[key] is not None
     }
-
-
-def _native(name: str, made: Decoder, options: Mapping[str, str]) -> NativeFormat:
-    more = {}
-    if isinstance(made, FramedDecoder):
-        more = {"framed": "true"}
-    elif isinstance(made, AvroDecoder | ProtobufDecoder):
-        more = {f"{name}.plan": made.plan}
-    return name, made.schema, dict(options) | more
 
 
 def _of_key(item: BadRecord, index: int) -> BadRecord:

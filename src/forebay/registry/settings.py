@@ -72,12 +72,21 @@ class RegistrySettings:
 
 
 @dataclass(frozen=True)
+class Evolution:
+    """What becomes of records whose schema is not one of those that the source's columns are from."""
+
+    policy: str = "ignore"  # or reject, or evolve
+    since: tuple[int, ...] = ()  # their ids; the last is the newest
+
+
+@dataclass(frozen=True)
 class Origin:
     """Where the schemas of one part of a source's records are. Pickles."""
 
     settings: RegistrySettings
     subjects: tuple[str, ...] = ()
     """Under which the reader's schema is looked for; none: the columns alone say what is read."""
+    evolution: Evolution = Evolution()
 
 
 def origin(options: Mapping[str, Any], part: str = "value") -> Origin | None:
@@ -98,7 +107,13 @@ def origin(options: Mapping[str, Any], part: str = "value") -> Origin | None:
     topics = [options["topic"]] if options["topic"] else list(options["topics"] or ())
     strategy, record = (options[f"{PREFIX}{name}"] for name in ("subject.name.strategy", "record.name"))
     names = [subject_name(strategy, topic, record, part) for topic in (topics or [None])]
-    return Origin(settings, tuple(dict.fromkeys(name for name in names if name)))
+    # The columns of a key are named by the statement: no schema adds to them.
+    evolution = Evolution(options["schema.evolution"], options["schema.evolution.from"] or ())
+    return Origin(
+        settings,
+        tuple(dict.fromkeys(name for name in names if name)),
+        evolution if part == "value" else Evolution(),
+    )
 
 
 def subject_name(strategy: str, topic: str | None, record: str | None, part: str = "value") -> str | None:

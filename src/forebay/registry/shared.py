@@ -10,7 +10,8 @@ import os
 import threading
 from typing import TYPE_CHECKING
 
-from forebay.registry.settings import RegistrySettings
+from forebay.registry.schemas import Version
+from forebay.registry.settings import Origin, RegistrySettings
 
 if TYPE_CHECKING:
     from forebay.registry.client import Registry
@@ -28,3 +29,10 @@ def registry(settings: RegistrySettings) -> Registry:
         if key not in _registries:
             _registries[key] = Registry(settings)
         return _registries[key]
+
+
+def newest(origin: Origin, kind: str) -> list[Version]:
+    """The newest schemas of a source's subjects that are of a type, those that differ; none if there are none."""
+    found = (registry(origin.settings).latest(subject) for subject in origin.subjects)
+    of_kind = [version for version in found if version is not None and version.schema.type == kind]
+    return list({(v.schema.text, v.schema.references): v for v in reversed(of_kind)}.values())[::-1]

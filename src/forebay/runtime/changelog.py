@@ -29,13 +29,9 @@ def row_schema(connector: SourceConnector) -> StructType:
     return StructType([field for field in full.fields if field.name in own])
 
 
-def without_change(frame: DataFrame, connector: SourceConnector) -> DataFrame:
+def only(frame: DataFrame, schema: StructType) -> DataFrame:
     """The source's frame with these columns alone."""
-    return (
-        frame.select(*(_column(name) for name in row_schema(connector).names))
-        if connector.change_log
-        else frame
-    )
+    return frame if frame.columns == schema.names else frame.select(*map(_column, schema.names))
 
 
 def of(connector: SourceConnector, spark: Callable[[], SparkSession]) -> sql.ChangeLog:

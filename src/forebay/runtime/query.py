@@ -18,7 +18,14 @@ from pyspark.sql.streaming import StreamingQuery
 from forebay.backoff import Backoff
 from forebay.catalog import QueryState
 from forebay.connectors.contract import Offsets, SourceConnector
-from forebay.errors import CheckpointError, ForebayError, QueryFailedError, WorkerLostError, from_text
+from forebay.errors import (
+    CheckpointError,
+    ForebayError,
+    NewFieldsError,
+    QueryFailedError,
+    WorkerLostError,
+    from_text,
+)
 from forebay.runtime import changelog, checkpoints
 from forebay.runtime.lock import ViewLock
 from forebay.runtime.positions import earlier
@@ -88,6 +95,7 @@ class RunningQuery:
         merge_keys: tuple[str, ...] | None,
         kept: str | None = None,
         on_state: Callable[[str, QueryState, str], None],
+        evolve: Callable[[str, int], None],
     ) -> None:
         self.name = name
         self.paths = paths
@@ -100,6 +108,8 @@ class RunningQuery:
         self._merge_keys = merge_keys
         self._kept = kept
         self._on_state = on_state
+        self._evolve = evolve
+        self._evolved: set[tuple[str, int]] = set()  # what was taken in: meeting it again would have no end
         self._query: StreamingQuery | None = None
         self.lock = ViewLock(name, paths.lock)
         self._stopping = threading.Event()
@@ -128,6 +138,7 @@ class RunningQuery:
 
     def start(self, frame: DataFrame) -> None:
         self.paths.drain.unlink(missing_ok=True)
+        self.table.widen(changelog.table_schema(frame.schema, self._kept))
         self._remember_checkpoint()
         self.progress.reported = self.progress.batch
         writer = (
@@ -197,6 +208,12 @@ class RunningQuery:
             self._set_state(QueryState.STOPPED, "")
             return
         error = from_text(message) or _passing(message)
+        if isinstance(error, NewFieldsError) and (error.source, error.schema_id) not in self._evolved:
+            self._set_state(QueryState.RETRYING, error.message)
+            threading.Thread(
+                target=self._take_in, args=(error,), name=f"forebay-evolve-{self.name}", daemon=True
+            ).start()
+            return
         self._workers_lost += isinstance(error, WorkerLostError)
         if error is not None and error.retryable and self._workers_lost <= MAX_WORKERS_LOST:
             self._set_state(QueryState.RETRYING, str(error))
@@ -209,11 +226,21 @@ class RunningQuery:
         self._set_state(QueryState.FAILED, str(error))
         self.lock.release()
 
+    def _take_in(self, error: NewFieldsError) -> None:
+        """New fields become columns of the source, and the batch that met them is read again with these."""
+        self._evolved.add((error.source, error.schema_id))
+        log.info("view '%s': %s", self.name, error.message)
+        self._start_again(lambda: self._evolve(error.source, error.schema_id))
+
     def _restart(self) -> None:
-        if self._stopping.wait(self._backoff.failed()):
-            return
+        if not self._stopping.wait(self._backoff.failed()):
+            self._start_again(lambda: None)
+
+    def _start_again(self, beforehand: Callable[[], None]) -> None:
         try:
-            self.start(self._build())
+            beforehand()
+            if not self._stopping.is_set():
+                self.start(self._build())
         except (ForebayError, PySparkException) as error:
             if self._stopping.is_set():
                 return  # it was told to stop while it was being started

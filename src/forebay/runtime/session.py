@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
@@ -169,6 +170,10 @@ class Session:
         with self._lock:
             views = self._views.over(statement.name)
             known = self._catalog.get(statement.name)
+            evolving = "schema.evolution" in statement.options
+            if evolving and views and known and self._sources.is_same(statement, known):
+                # The columns that came since stay: the views over it have them.
+                statement = replace(statement, or_replace=False)
             if statement.or_replace and views and known and known.sql != self._sources.masked(statement):
                 raise ObjectInUseError(
                     f"source '{statement.name}' cannot be replaced: {', '.join(views)} reads from it",

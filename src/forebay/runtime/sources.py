@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 import shutil
+import threading
 import time
 from collections.abc import Mapping
 from dataclasses import replace
@@ -51,6 +52,7 @@ class Sources:
         self._registry = registry
         self._statements: dict[str, sql.CreateSource] = {}
         self._open: dict[str, SourceConnector] = {}
+        self._evolving = threading.Lock()
 
     # -- creating ------------------------------------------------------------------------------------
 
@@ -68,11 +70,12 @@ class Sources:
     def _create(self, statement: sql.CreateSource) -> tuple[bool, Discovered | None]:
         check_name(statement.name)
         known = self._catalog.get(statement.name)
-        statement = self._with_known_columns(statement, known)
+        given = self.masked(statement)
+        if not statement.or_replace:
+            statement = self._as_it_is_now(statement, known)
         masked = self.masked(statement)
         if known is not None and not statement.or_replace:
-            # What it was created as, where it was altered since: running a script again takes nothing back.
-            same = known.kind == "source" and masked in (known.sql, known.detail.get("created"))
+            same = known.kind == "source" and masked == known.sql
             if same and statement.name not in self._open:
                 self._statements[statement.name] = statement  # with the secrets that the catalog has not
             if same or statement.if_not_exists:
@@ -89,7 +92,11 @@ class Sources:
             connector.close()
             columns = tuple(sql.Column(f.name, f.dataType, f.nullable) for f in discovered.columns.fields)
             statement = replace(statement, columns=columns)
-            masked, connector = self.masked(statement), self._connector(statement)
+            connector = self._connector(statement)
+        if pinned := connector.pinned():
+            more = {key: sql.OptionValue(text) for key, text in pinned.items()}
+            statement = replace(statement, options={**statement.options, **more})
+            connector.redefine(self.config(statement))
         self.event_time(statement, connector)
         policy = self._policy(statement.on_error)
         _check_destination(policy, connector)
@@ -99,17 +106,46 @@ class Sources:
         self.folder(statement.name).write_policy(policy)
         self._statements[statement.name] = statement
         self._open[statement.name] = connector
-        self._catalog.put(Definition(statement.name, "source", masked, int(time.time() * 1000)))
+        masked, now = self.masked(statement), int(time.time() * 1000)
+        self._catalog.put(Definition(statement.name, "source", masked, now, {"given": given}))
         return True, discovered if discovered is not None and not discovered.fixed else None
 
-    def _with_known_columns(self, statement: sql.CreateSource, known: Definition | None) -> sql.CreateSource:
-        """A statement without columns that was executed before means the columns that it found then."""
-        if statement.columns or statement.or_replace or known is None or known.kind != "source":
+    def is_same(self, statement: sql.CreateSource, known: Definition) -> bool:
+        """Whether a source was created by this statement, whatever was found or has become of it since."""
+        return self.masked(statement) in (
+            known.sql, known.detail.get("given"), known.detail.get("created"),
+        )  # fmt: skip
+
+    def _as_it_is_now(self, statement: sql.CreateSource, known: Definition | None) -> sql.CreateSource:
+        """A statement that was executed before means what has become of it: running a script again takes nothing back.
+
+        Columns may have been found then or come since, and its error policy may have been altered.
+        """
+        if known is None or known.kind != "source" or not self.is_same(statement, known):
             return statement
-        before = sql.parse_one(known.sql)
-        assert isinstance(before, sql.CreateSource)
-        found = replace(statement, columns=before.columns)
-        return found if self.masked(found) == known.sql else statement
+        now = sql.parse_one(known.sql)
+        assert isinstance(now, sql.CreateSource)
+        # Its own options come last: they have the secrets, which the catalog has not.
+        options = {**now.options, **statement.options}
+        return replace(statement, columns=now.columns, options=options, on_error=now.on_error)
+
+    def evolve(self, name: str, schema_id: int) -> None:
+        """Take the new fields of a schema in as columns. Nothing, where they are columns already."""
+        with self._evolving:
+            connector, statement = self.connector(name), self.statement(name)
+            config = connector.evolved(schema_id)
+            columns = tuple(sql.Column(f.name, f.dataType, f.nullable) for f in config.schema.fields)
+            options = {
+                key: sql.OptionValue(config.options.get(key, value.text))
+                for key, value in statement.options.items()
+            }
+            statement = replace(statement, columns=columns, options=options)
+            self.event_time(statement, self._connector(statement))
+            known = self._catalog.get(name)
+            assert known is not None
+            self._catalog.put(replace(known, sql=self.masked(statement)))
+            self._statements[name] = statement
+            connector.redefine(self.config(statement))
 
     def masked(self, statement: sql.CreateSource) -> str:
         """The statement as it may be shown and kept: no secret in it."""

@@ -148,15 +148,20 @@ class Views:
     def _start(self, statement: sql.CreateView, *, is_new: bool, text: str) -> None:
         plan = self.plan(statement)
         self._check_tables(plan.tables)
+        connectors = {name: self._sources.connector(name) for name in plan.tables}
+        columns = {name: changelog.row_schema(connector).names for name, connector in connectors.items()}
+        if not is_new and (known := self._catalog.get(statement.name)) is not None:
+            columns = dict(known.detail.get("columns", columns))
         query = RunningQuery(
             statement.name,
             self.paths(statement.name),
-            {name: self._sources.connector(name) for name in plan.tables},
-            lambda: self._frame(statement, plan, self._starts(statement.name, plan.tables)),
+            connectors,
+            lambda: self._frame(statement, plan, self._starts(statement.name, plan.tables), columns),
             output_mode=OUTPUT_MODES[plan.emit],
             merge_keys=plan.merge_keys if plan.emit == "changes" else None,
             kept=plan.kept,
             on_state=self._on_state,
+            evolve=self._sources.evolve,
         )
         query.lock.acquire()
         for name in plan.tables:
@@ -168,7 +173,7 @@ class Views:
                     remedy=f"if it is not wanted any more, remove {query.paths.root}",
                 )
             query.progress.positions = self._starts(statement.name, plan.tables)
-            frame = self._frame(statement, plan, query.progress.positions)
+            frame = self._frame(statement, plan, query.progress.positions, columns)
             query.prepare(frame)
             self.recount([query])
             self.running[statement.name] = query
@@ -186,6 +191,7 @@ class Views:
                 "sources": list(plan.tables),
                 "emit": plan.emit,
                 "keys": list(plan.merge_keys),
+                "columns": columns,
             }
             if plan.kept:
                 detail["kept"] = plan.kept
@@ -210,17 +216,30 @@ class Views:
                 )
 
     def _frame(
-        self, statement: sql.CreateView, plan: sql.ViewPlan, starts: Mapping[str, Offsets]
+        self,
+        statement: sql.CreateView,
+        plan: sql.ViewPlan,
+        starts: Mapping[str, Offsets],
+        created_with: Mapping[str, list[str]] | None = None,
     ) -> DataFrame:
-        """The view's query over its streaming sources."""
+        """The view's query over its streaming sources.
+
+        Where it has more than rows to pass on (groups, joins, DISTINCT), its sources have the columns that the
+        view was created with: a `*` that grew would not fit the state that Spark keeps for it.
+        """
         spark = self._spark()
         paths = self.paths(statement.name)
         temporary = _temporary(statement)
+        schemas = {
+            new: changelog.row_schema(self._sources.connector(name)) for name, new in temporary.items()
+        }
+        if created_with is not None and not plan.plain:
+            schemas = {
+                new: StructType([field for field in schemas[new] if field.name in created_with[name]])
+                for name, new in temporary.items()
+            }
         needed: dict[str, set[str]] = {}
         if plan.partial is None:
-            schemas = {
-                new: changelog.row_schema(self._sources.connector(name)) for name, new in temporary.items()
-            }
             needed = needed_columns(spark, schemas, plan.spark_sql)
         for name in temporary:
             connector = self._sources.connector(name)
@@ -239,7 +258,9 @@ class Views:
                 condition=plan.condition,
                 partial=plan.partial,
             )
-            changelog.without_change(frame, connector).createOrReplaceTempView(temporary[name])
+            if plan.partial is None:
+                frame = changelog.only(frame, schemas[temporary[name]])
+            frame.createOrReplaceTempView(temporary[name])
         try:
             frame = spark.sql(plan.spark_sql)
             return changelog.checked(frame, plan.kept) if plan.kept else frame

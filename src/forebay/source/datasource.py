@@ -118,6 +118,9 @@ class ForebaySource(DataSource):
 
     def reader(self, schema: StructType) -> ForebayBatchReader:
         config = self._for_workers(schema)
+        if config.options.get("schema.evolution") == "evolve":
+            # A table has the columns that it has; a stream is what goes on with more of them.
+            config = replace(config, options={**config.options, "schema.evolution": "ignore"})
         if (
             "startup.mode" in default_registry().get(config.connector).table
             and "startup.mode" not in config.options

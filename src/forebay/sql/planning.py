@@ -44,7 +44,7 @@ class ViewPlan:
     gone, but for the one row of a view without keys.
 
     `condition` is what its one source asks of its rows before, `partial` what it adds up, in columns of their
-    own that `spark_sql` reads.
+    own that `spark_sql` reads. `plain`: rows of one table are passed on, each by itself.
     """
 
     spark_sql: str
@@ -56,6 +56,7 @@ class ViewPlan:
     kept: Kept | None = None
     condition: Condition | None = None
     partial: Partial | None = None
+    plain: bool = False
 
 
 def plan(
@@ -99,7 +100,13 @@ def plan(
         kept=weighed.kept if weighed else None,
         condition=help_.condition,
         partial=help_.partial,
+        plain=mode == "append" and weighed is None and _is_plain(query),
     )
+
+
+def _is_plain(query: Any) -> bool:
+    several = any(select is not query for select in query.find_all(exp.Query))
+    return isinstance(query, exp.Select) and not several and not query.args.get("joins")
 
 
 def _holds(whole: Edit, part: Edit) -> bool:

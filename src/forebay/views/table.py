@@ -15,7 +15,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from deltalake import CommitProperties, DeltaTable, Transaction
+from deltalake import CommitProperties, DeltaTable, Schema, Transaction
 from deltalake.table import TableMerger
 from deltalake.transaction import AddAction
 from pyspark.sql import DataFrame
@@ -45,6 +45,18 @@ class ViewTable:
             # Bounds of every column are kept, however many there are: `least` asks for one of the last.
             configuration={"delta.enableChangeDataFeed": "true", "delta.dataSkippingNumIndexedCols": "-1"},
         )
+
+    def widen(self, schema: StructType) -> None:
+        """Add the columns, and the fields in columns, that the table does not have yet.
+
+        In the rows that are there they are NULL.
+        """
+        table = self.open()
+        known = {field.name: field.type for field in table.schema().fields}
+        wanted = Schema.from_arrow(_arrow(schema)).fields
+        new = [field for field in wanted if known.get(field.name) != field.type]
+        if new:
+            table.alter.add_columns(new)
 
     def open(self) -> DeltaTable:
         """The table as of its newest version."""

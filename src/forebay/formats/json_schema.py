@@ -1,0 +1,69 @@
+"""The columns that a JSON schema speaks of: its properties, as far as they are of one type."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyspark.sql.types import (
+    ArrayType,
+    BooleanType,
+    DataType,
+    DateType,
+    DoubleType,
+    LongType,
+    MapType,
+    NullType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+_PLAIN: dict[str, DataType] = {
+    "boolean": BooleanType(),
+    "integer": LongType(),
+    "number": DoubleType(),
+    "string": StringType(),
+}
+_TEXTS: dict[str, DataType] = {"date-time": TimestampType(), "date": DateType()}
+
+
+def json_schema_columns(schema: Any) -> StructType:
+    """Each nullable: a JSON field may always be absent. What is of no one type is NullType."""
+    found = _type(schema, schema, ("#",))
+    return found if isinstance(found, StructType) else StructType([])
+
+
+def _type(schema: Any, root: Any, above: tuple[str, ...]) -> DataType:
+    if not isinstance(schema, dict):
+        return NullType()
+    if isinstance(target := schema.get("$ref"), str):
+        # A schema that contains itself has no end, and a column's type has one.
+        return NullType() if target in above else _type(_target(target, root), root, (*above, target))
+    for word in ("oneOf", "anyOf"):
+        if isinstance(branches := schema.get(word), list):
+            others = [branch for branch in branches if branch != {"type": "null"}]
+            return _type(others[0], root, above) if len(others) == 1 else NullType()
+    kind = schema.get("type", "object" if "properties" in schema else None)
+    if isinstance(kind, list):
+        kinds = [name for name in kind if name != "null"]
+        kind = kinds[0] if len(kinds) == 1 else None
+    match kind:
+        case "object" if isinstance(properties := schema.get("properties"), dict) and properties:
+            return StructType([StructField(n, _type(s, root, above)) for n, s in properties.items()])
+        case "object" if isinstance(more := schema.get("additionalProperties"), dict):
+            return MapType(StringType(), _type(more, root, above))
+        case "array":
+            return ArrayType(_type(schema.get("items"), root, above))
+        case "string":
+            return _TEXTS.get(str(schema.get("format")), StringType())
+    return _PLAIN.get(str(kind), NullType())
+
+
+def _target(reference: str, root: Any) -> Any:
+    """What a reference within the schema leads to; None for one that leads out of it."""
+    head, *steps = reference.split("/")
+    found = root if head == "#" else None
+    for step in steps:
+        found = found.get(step.replace("~1", "/").replace("~0", "~")) if isinstance(found, dict) else None
+    return found
