@@ -267,5 +267,5 @@ def test_on_error_is_stored_and_its_options_are_checked(db: Session, cluster: Cl
     db.execute(f"{text} ON ERROR = 'dead_letter' WITH (dead_letter_topic = 'd')")
     [(shown,)] = rows(db, "SHOW CREATE SOURCE careful")
     assert "dead_letter_topic" in shown
-    assert "On error: dead_letter" in notes(db, "DESCRIBE SOURCE careful")
+    assert "On error: dead_letter to d" in notes(db, "DESCRIBE SOURCE careful")
     db.execute("DROP SOURCE careful")
