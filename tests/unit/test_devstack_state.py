@@ -102,6 +102,13 @@ def test_a_port_that_is_listened_on_is_not_free() -> None:
         assert not is_free(server.getsockname()[1])
 
 
+def test_ports_that_are_given_away_are_not_given_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn = iter([20_001, 20_002, 20_001, 20_003])
+    monkeypatch.setattr("forebay.devstack.ports.random.randrange", lambda *_: next(drawn))
+    monkeypatch.setattr("forebay.devstack.ports.is_free", lambda _: True)
+    assert free_ports(2, {20_001}) == [20_002, 20_003]
+
+
 def test_a_class_archive_is_used_only_when_it_was_written_to_its_end(tmp_path: Path) -> None:
     java = Java("java", 17, "words")
     first = ClassArchive(tmp_path, java)

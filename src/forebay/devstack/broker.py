@@ -44,7 +44,7 @@ class Broker(Service):
         return f"{HOST}:{self.known_port}"
 
     def _prepare(self, port: int, home: Path, java: Java) -> tuple[list[str], Callable[[], bool]]:
-        internal, controller, *ports = free_ports(2 + len(self.listeners))
+        internal, controller, *ports = free_ports(2 + len(self.listeners), {port})
         more = dict(zip(self.listeners, ports, strict=True))
         self.listeners = {name: f"{HOST}:{number}" for name, number in more.items()}
         data, config = self.directory / "data", self.directory / "server.properties"

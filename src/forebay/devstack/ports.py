@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import socket
+from collections.abc import Collection
 
 HOST = "127.0.0.1"
 # Below the range from which kernels take the source ports of outgoing connections (32768 on Linux,
@@ -23,12 +24,15 @@ def is_free(port: int) -> bool:
     return True
 
 
-def free_ports(count: int) -> list[int]:
-    """Distinct ports, free at this moment: whoever uses them must be ready to ask again."""
+def free_ports(count: int, besides: Collection[int] = ()) -> list[int]:
+    """Distinct ports, free at this moment: whoever uses them must be ready to ask again.
+
+    `besides` are given away already, though nobody listens there yet.
+    """
     found: list[int] = []
     while len(found) < count:
         port = random.randrange(_LOWEST, _HIGHEST)
-        if port not in found and is_free(port):
+        if port not in (*found, *besides) and is_free(port):
             found.append(port)
     return found
 
