@@ -19,7 +19,7 @@ demo: setup ## real trades through a real Kafka and Spark into a table, in two m
 
 test: setup ## all tests, on a real broker and real Spark, with coverage
 	@rm -f .coverage .coverage.*
-	@$(PY) -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder --cov --cov-report=term:skip-covered --cov-fail-under=$(COVERAGE_MIN) $(ARGS)
+	@$(PY) -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder --cov --durations=25 --cov-report=term:skip-covered --cov-fail-under=$(COVERAGE_MIN) $(ARGS)
 
 test-fast: setup ## what needs neither broker nor Spark
 	@$(PY) -m pytest -q tests/unit tests/property $(ARGS)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,7 @@ from support import Cluster, unique
 import forebay
 from forebay.kafka.offsets import Position
 from forebay.runtime import checkpoints
+from forebay.runtime import spark as sparks
 
 SPARK = {"spark.sql.shuffle.partitions": "2"}
 BASE_MS = 1_768_471_200_000  # 2026-01-15 10:00:00 UTC, a whole minute
@@ -20,6 +23,13 @@ PATIENCE_S = 60
 
 
 def connect(home: Path) -> forebay.Session:
+    """A session on the Spark of this process, which goes on when the session ends.
+
+    Its JVM takes ten seconds to start, and is slow for longer: some fifty tests need not each pay that. What a
+    Spark of one's own is like, the tests of the command line see.
+    """
+    if not sparks.is_running():
+        sparks.start("local[2]", SPARK, Path(tempfile.gettempdir()) / f"forebay-tests-{os.getpid()}")
     return forebay.connect(home=home, master="local[2]", spark_conf=SPARK)
 
 
