@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Iterator
 from pathlib import Path
 
 import pandas as pd
 import polars as pl
+import psutil
 import pyarrow as pa
 import pytest
 from rich.console import Console
@@ -289,6 +291,19 @@ def test_a_query_that_starts_adds_nothing_to_what_others_are_sending_to_their_wo
     db.execute(f"CREATE MATERIALIZED VIEW {view} AS SELECT id FROM {source}")
     caught_up(db)
     assert set(shared.dataSourceCls().envVars()) == before
+    drop(db, source)
+
+
+def test_workers_are_forked_from_a_daemon_that_has_the_source_loaded(db: Session) -> None:
+    source, view = name("gen"), name("view")
+    db.execute(f"CREATE SOURCE {source} (id BIGINT) FROM DATAGEN (number_of_rows = 100)")
+    db.execute(f"CREATE MATERIALIZED VIEW {view} AS SELECT id FROM {source}")
+    caught_up(db)
+    daemons = set()
+    for process in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.NoSuchProcess):  # workers come and go
+            daemons.add(tuple(process.cmdline()[-2:]))
+    assert ("forebay.source.daemon", "pyspark.worker") in daemons
     drop(db, source)
 
 
