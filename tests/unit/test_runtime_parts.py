@@ -8,6 +8,8 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -15,6 +17,7 @@ from pyspark.sql.types import StructType
 from rich.console import Console
 
 from forebay.backoff import MAX_MS, MIN_MS, Backoff, with_backoff
+from forebay.catalog import Catalog
 from forebay.cli.output import Output, plain, show
 from forebay.connectors.contract import Offsets, SourceCheckpoint, SourceConfig
 from forebay.connectors.datagen import DatagenSource
@@ -22,6 +25,7 @@ from forebay.errors import AlreadyRunningError, AuthError, CommitError, ForebayE
 from forebay.runtime import checkpoints
 from forebay.runtime.commits import GroupCommitter
 from forebay.runtime.lock import ViewLock
+from forebay.runtime.progress import ProgressListener
 from forebay.runtime.results import Result
 
 
@@ -200,3 +204,32 @@ def test_what_a_statement_did_goes_to_stderr_so_that_stdout_is_data(
     seen = capsys.readouterr()
     assert seen.out == ""
     assert "source t created" in seen.err
+
+
+class Named:
+    """A view's query, as far as events about it go."""
+
+    def __init__(self) -> None:
+        self.name = "v"
+        self.told: list[str | None] = []
+
+    def on_terminated(self, message: str | None) -> None:
+        self.told.append(message)
+
+
+def test_a_view_that_was_made_again_does_not_hear_late_news_of_the_one_that_had_its_name(
+    tmp_path: Path,
+) -> None:
+    queries: dict[str, Any] = {"v": Named()}
+    catalog = Catalog(tmp_path / "catalog.db")
+    listener = ProgressListener(queries, catalog, lambda *_: None, 2)
+    listener.onQueryStarted(SimpleNamespace(name="v", runId="first"))
+    before, after = queries["v"], Named()
+    queries["v"] = after
+    listener.onQueryStarted(SimpleNamespace(name="v", runId="second"))
+    listener.onQueryProgress(SimpleNamespace(progress=SimpleNamespace(name="v", runId="first")))
+    listener.onQueryTerminated(SimpleNamespace(runId="first", exception="of the first"))
+    listener.onQueryTerminated(SimpleNamespace(runId="second", exception="of the second"))
+    assert (before.told, after.told) == ([], ["of the second"])
+    assert catalog.totals(view="v") == []
+    catalog.close()

@@ -34,13 +34,21 @@ class ProgressListener(StreamingQueryListener):  # type: ignore[misc]
         self._catalog = catalog
         self._on_checkpoint = on_checkpoint
         self._parallelism = parallelism
-        self._names: dict[str, str] = {}
+        self._runs: dict[str, RunningQuery] = {}
 
     def onQueryStarted(self, event: Any) -> None:
-        self._names[str(event.runId)] = event.name
+        """Spark waits for this one, so the query of that name is the one that is being started."""
+        query = self._queries.get(event.name)
+        if query is not None:
+            self._runs[str(event.runId)] = query
+
+    def _query(self, run: str) -> RunningQuery | None:
+        """The query that a run is of. Events come late: by then another view may have its name."""
+        query = self._runs.get(run)
+        return query if query is not None and self._queries.get(query.name) is query else None
 
     def onQueryProgress(self, event: Any) -> None:
-        query = self._queries.get(event.progress.name)
+        query = self._query(str(event.progress.runId))
         if query is None:
             return
         try:
@@ -56,7 +64,8 @@ class ProgressListener(StreamingQueryListener):  # type: ignore[misc]
         pass
 
     def onQueryTerminated(self, event: Any) -> None:
-        query = self._queries.get(self._names.pop(str(event.runId), ""))
+        query = self._query(str(event.runId))
+        self._runs.pop(str(event.runId), None)
         if query is not None:
             query.on_terminated(event.exception)
 
