@@ -10,7 +10,7 @@ import psutil
 
 from benchmarks.peers.contract import Sample
 
-DAEMON = "pyspark.daemon"
+DAEMONS = {"pyspark.daemon", "forebay.source.daemon"}
 READER = "pyspark.worker"  # the argument of the daemon whose children run tasks; others analyse plans
 PLANNER = "pyspark.sql.streaming.python_streaming_source_runner"
 
@@ -44,12 +44,12 @@ class MemorySampler(threading.Thread):
                 command, parent = process.cmdline(), process.parent()
                 rss = process.memory_info().rss
                 # The daemon forks its workers, which keep its command line; it does no work itself.
-                forked = parent is not None and DAEMON in parent.cmdline()
+                forked = parent is not None and not DAEMONS.isdisjoint(parent.cmdline())
             except psutil.NoSuchProcess:
                 continue
             if PLANNER in command:
                 planner += rss
-            elif READER in command and DAEMON in command and forked:
+            elif READER in command and not DAEMONS.isdisjoint(command) and forked:
                 workers[str(process.pid)] = rss
         at = time.monotonic() - self._began
         return Sample(at, self._records(), workers, planner, here.memory_info().rss)

@@ -71,13 +71,17 @@ def produce(cluster: Cluster, topic: str) -> dict[tuple[str, int, int], Any]:
     return placed
 
 
+DAEMONS = {"pyspark.daemon", "forebay.source.daemon"}
+
+
 def workers_of(pipeline: Pipeline) -> list[psutil.Process]:
     """The Python processes that Spark started: those that read, and the one that plans."""
     found = []
     for process in psutil.Process(pipeline.process.pid).children(recursive=True):
         try:
             parent = process.parent()
-            if "pyspark.daemon" in process.cmdline() and parent and "pyspark.daemon" in parent.cmdline():
+            forked = parent is not None and not DAEMONS.isdisjoint(parent.cmdline())
+            if forked and not DAEMONS.isdisjoint(process.cmdline()):
                 found.append(process)
         except psutil.Error:
             continue
