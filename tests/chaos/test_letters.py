@@ -15,6 +15,7 @@ from typing import Any
 
 import psutil
 import pytest
+from benchmarks.peers.sampling import DAEMONS
 from confluent_kafka import Producer, TopicPartition
 from deltalake import DeltaTable
 from support import QUIET, Cluster, unique
@@ -69,9 +70,6 @@ def produce(cluster: Cluster, topic: str) -> dict[tuple[str, int, int], Any]:
         producer.poll(0)
     assert producer.flush(60) == 0
     return placed
-
-
-DAEMONS = {"pyspark.daemon", "forebay.source.daemon"}
 
 
 def workers_of(pipeline: Pipeline) -> list[psutil.Process]:

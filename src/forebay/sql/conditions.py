@@ -101,9 +101,14 @@ class Conditions:
 
     def _field(self, node: Any) -> StructField | None:
         node = node.unnest()
-        if not isinstance(node, exp.Column) or not isinstance(node.this, exp.Identifier) or node.db:
-            return None
-        return self._columns.get(node.name.lower()) if node.table.lower() in self._own else None
+        return self._columns.get(node.name.lower()) if is_column(node, self._own) else None
+
+
+def is_column(node: Any, own: set[str]) -> bool:
+    """Of a source that goes by these names, and not a field of one of its columns."""
+    if not isinstance(node, exp.Column) or not isinstance(node.this, exp.Identifier):
+        return False
+    return node.table.lower() in own and not node.db
 
 
 def _conjuncts(where: Any) -> Iterator[Any]:

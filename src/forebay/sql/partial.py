@@ -20,7 +20,6 @@ from pyspark.sql.types import (
     DoubleType,
     FloatType,
     IntegerType,
-    LongType,
     ShortType,
     StringType,
     StructField,
@@ -33,16 +32,15 @@ from sqlglot import exp
 from forebay.condition import Condition
 from forebay.partial import Function, Part, Partial
 from forebay.sql.ast import EventWindow
-from forebay.sql.conditions import Conditions
+from forebay.sql.conditions import Conditions, is_column
 from forebay.sql.dialect import Forebay
 from forebay.sql.rewrite import Edit
-from forebay.sql.shape import Shape, is_aggregate
-from forebay.sql.windows import BOUNDS, group_window, in_scope, read_window
-from forebay.sql.zsets import FICKLE
+from forebay.sql.shape import Shape, aggregates, function_name, is_aggregate
+from forebay.sql.windows import BOUNDS, group_window, read_window
+from forebay.sql.zsets import FICKLE, INTEGERS
 
 PREFIX = "_forebay_part_"
-_INTEGERS = (ByteType, ShortType, IntegerType, LongType)
-_NUMBERS = (*_INTEGERS, FloatType, DoubleType)
+_NUMBERS = (*INTEGERS, FloatType, DoubleType)
 _STAMPS = (TimestampType, TimestampNTZType)
 _TIMES = (*_STAMPS, DateType)
 # What a WHERE alone looks at is a key here too: not worth it for what is another value in each row.
@@ -67,24 +65,24 @@ def help_with(query: Any, found: Shape, schema: StructType, *, adding: bool) -> 
     source = query.args["from_"].this
     own = {source.name.lower(), source.alias_or_name.lower(), ""}
     conditions = Conditions(query, columns, own)
-    help_ = _adding(query, found, columns, own, conditions.all()) if adding and found.aggregated else None
+    help_ = _adding(query, found, columns, own, conditions) if adding and found.aggregated else None
     return help_ or Help(conditions.some())
 
 
 def _adding(
-    query: Any, found: Shape, columns: dict[str, StructField], own: set[str], condition: Condition | None
+    query: Any, found: Shape, columns: dict[str, StructField], own: set[str], conditions: Conditions
 ) -> Help | None:
     if any(name.startswith(PREFIX) for name in columns) or set(BOUNDS) & set(columns):
         return None
     parts: dict[tuple[Function, str, str], Part] = {}
     edits: list[Edit] = []
-    where = query.args.get("where")
+    condition, answered = conditions.all(), None
     if condition is not None:
         edits.append(Edit(*_where_span(query), " true "))
-    elif where is not None:
-        condition = Conditions(query, columns, own).some()
-    answered = where if edits else None
-    for node in _aggregates(query):
+        answered = query.args["where"]
+    else:
+        condition = conditions.some()
+    for node in aggregates(query):
         text = _merged(node, columns, own, parts)
         if text is None:
             return None
@@ -108,10 +106,7 @@ def _is_plain(query: Any) -> bool:
         return False
     if len(list(query.find_all(exp.Query))) > 1 or _selects_star(query):
         return False
-    names = (
-        node.name if isinstance(node, exp.Anonymous) else node.sql_name() for node in query.find_all(exp.Func)
-    )
-    return not any(str(name).lower() in FICKLE for name in names)
+    return not any(function_name(node) in FICKLE for node in query.find_all(exp.Func))
 
 
 def _selects_star(query: Any) -> bool:
@@ -130,10 +125,6 @@ def _where_span(query: Any) -> tuple[int, int]:
         elif word.split(" ")[0] in ("GROUP", "HAVING") and start < last:
             return start, first + token.start
     return start, last
-
-
-def _aggregates(query: Any) -> Iterator[Any]:
-    return (node for node in in_scope(query, exp.Func) if is_aggregate(node))
 
 
 def _merged(
@@ -156,7 +147,7 @@ def _merged(
 
     if isinstance(node, exp.Count) and isinstance(argument, exp.Star | exp.Literal):
         return f"coalesce(sum({part('count_all', '', 'bigint')}), 0L)"
-    field = columns.get(argument.name.lower()) if _is_column(argument, own) else None
+    field = columns.get(argument.name.lower()) if is_column(argument, own) else None
     if field is None:
         return None
     if isinstance(node, exp.Count):
@@ -165,19 +156,12 @@ def _merged(
         which: Function = "min" if isinstance(node, exp.Min) else "max"
         return f"{which}({part(which, field.name, 'same')})"
     if isinstance(node, exp.Sum) and isinstance(field.dataType, _NUMBERS):
-        kind: Literal["bigint", "double"] = "bigint" if isinstance(field.dataType, _INTEGERS) else "double"
+        kind: Literal["bigint", "double"] = "bigint" if isinstance(field.dataType, INTEGERS) else "double"
         return f"sum({part('sum', field.name, kind)})"
     if isinstance(node, exp.Avg) and isinstance(field.dataType, _NUMBERS):
         total, count = part("sum", field.name, "double"), part("count", field.name, "bigint")
         return f"try_divide(sum({total}), sum({count}))"
     return None
-
-
-def _is_column(node: Any, own: set[str]) -> bool:
-    """Of the source, and not a field of one of its columns."""
-    if not isinstance(node, exp.Column) or not isinstance(node.this, exp.Identifier):
-        return False
-    return node.table.lower() in own and not node.db
 
 
 def _outside(
@@ -202,7 +186,7 @@ def _outside(
             if not qualifier and name in aliases:
                 continue  # what stands behind it is looked at where it is written
             return None
-        if not _is_column(column, own):
+        if not is_column(column, own):
             return None
         field = columns[name]
         call = column.find_ancestor(EventWindow)

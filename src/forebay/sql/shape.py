@@ -41,6 +41,16 @@ def is_aggregate(node: Any) -> bool:
     return isinstance(node, exp.AggFunc)
 
 
+def function_name(node: Any) -> str:
+    """What a call is a call of, in lower case."""
+    return str(node.name if isinstance(node, exp.Anonymous) else node.sql_name()).lower()
+
+
+def aggregates(select: Any) -> list[Any]:
+    """The calls of aggregates in this SELECT, not in one inside it."""
+    return [node for node in in_scope(select, exp.Func) if is_aggregate(node)]
+
+
 def shape(root: Any, query: Any) -> Shape:
     """The shape of `query`, which is `root` or a part of it."""
     if isinstance(query, exp.Subquery):
@@ -81,7 +91,7 @@ def _aggregates(select: Any) -> bool:
 
 
 def _has_aggregate(select: Any) -> bool:
-    return any(is_aggregate(node) for node in in_scope(select, exp.Func))
+    return bool(aggregates(select))
 
 
 def _any_window(root: Any, query: Any) -> Kind | None:

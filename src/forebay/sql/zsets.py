@@ -17,16 +17,16 @@ from sqlglot import exp
 
 from forebay.sql.dialect import Forebay
 from forebay.sql.rewrite import Edit, apply_within, refuse
-from forebay.sql.shape import Shape, is_aggregate
+from forebay.sql.shape import Shape, aggregates, function_name
 from forebay.sql.statements import Emit
 from forebay.sql.types import type_name
-from forebay.sql.windows import Kind, in_scope
+from forebay.sql.windows import Kind
 
 WEIGHT = "_weight"
 Kept = Literal["rows", "groups"]
 
 _FROM_A_VIEW = "make a view that selects the rows, and compute it when you SELECT from that view"
-_INTEGERS = (ByteType, ShortType, IntegerType, LongType)
+INTEGERS = (ByteType, ShortType, IntegerType, LongType)
 # A row that is taken back must be the row that was added: these would make it another one.
 FICKLE = frozenset(
     {"rand", "randn", "random", "uuid", "shuffle", "now", "current_timestamp", "current_date", "curdate"}
@@ -74,8 +74,8 @@ def weigh(query: Any, found: Shape, emit: Emit | None, log: ChangeLog, edits: Co
     if query.args.get("laterals"):
         message = "an aggregate of LATERAL VIEW over a change log cannot be kept up to date"
         raise refuse(query, message, query.args["laterals"][0], _FROM_A_VIEW)
-    aggregates = [_aggregate(query, node, log, edits) for node in _aggregates(query)]
-    more = [*aggregates, Edit(end, end, f", SUM({WEIGHT}) AS {WEIGHT}")]
+    calls = [_aggregate(query, node, log, edits) for node in aggregates(query)]
+    more = [*calls, Edit(end, end, f", SUM({WEIGHT}) AS {WEIGHT}")]
     return Weighed("groups", (*more, *_distinct_edits(query)))
 
 
@@ -102,7 +102,7 @@ def _check_form(query: Any, emit: Emit | None, window: Kind | None) -> None:
     if window == "session":
         no("a session window", query)
     for node in query.find_all(exp.Func):
-        name = str(node.name if isinstance(node, exp.Anonymous) else node.sql_name()).lower()
+        name = function_name(node)
         if name in FICKLE and not (name == "unix_timestamp" and node.this):
             no(f"{name}(), which is another value when the row is taken back,", node, "leave it out")
 
@@ -118,10 +118,6 @@ def _check_columns(query: Any, found: Shape, log: ChangeLog) -> None:
             raise refuse(
                 query, f"a view over a change log has no column '{WEIGHT}'", query, "choose another name"
             )
-
-
-def _aggregates(query: Any) -> list[Any]:
-    return [node for node in in_scope(query, exp.Func) if is_aggregate(node)]
 
 
 def _aggregate(query: Any, node: Any, log: ChangeLog, edits: Collection[Edit]) -> Edit:
@@ -153,7 +149,7 @@ def _aggregate(query: Any, node: Any, log: ChangeLog, edits: Collection[Edit]) -
 
 def _sum(query: Any, node: Any, name: str, text: str, count: str, kind: DataType) -> str:
     """SUM or AVG, NULL where all values are, as SQL has it: a sum of 0 is not the same as none."""
-    if isinstance(kind, _INTEGERS):
+    if isinstance(kind, INTEGERS):
         # Wider than what is summed: the smallest BIGINT has no counterpart to be taken back by.
         total = f"SUM(CAST(({text}) AS DECIMAL(20, 0)) * {WEIGHT})"
         result = f"CAST({total} AS {'BIGINT' if name == 'SUM' else 'DOUBLE'})"
