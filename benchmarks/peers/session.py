@@ -31,7 +31,9 @@ class Opening:
     work: str  # an empty folder
     master: str = "local[2]"
     heap: str = "2g"
-    batch_records: int = 500_000  # the most records in a micro-batch, for peers that have such a thing
+    batch_records: int = (
+        4_000_000  # the most records in a micro-batch, for peers that have such a thing: our default
+    )
     own: Mapping[str, Any] = field(default_factory=dict)
 
 

@@ -3,27 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from importlib import import_module
 
 from pyspark.sql.types import StructType
 
 from forebay.errors import UnsupportedSqlError
-from forebay.formats.avro_format import AvroDecoder
 from forebay.formats.contract import BadRecord, Decoded, Decoder, Kind
-from forebay.formats.csv_format import CsvDecoder
-from forebay.formats.debezium_format import DebeziumDecoder, DebeziumKeyDecoder
-from forebay.formats.json_format import JsonDecoder
-from forebay.formats.protobuf_format import ProtobufDecoder
-from forebay.formats.raw_format import RawDecoder
 
 __all__ = ["FORMATS", "BadRecord", "Decoded", "Decoder", "Kind", "decoder", "key_decoder"]
 
-_DECODERS: dict[str, Callable[[StructType, Mapping[str, str]], Decoder]] = {
-    "json": JsonDecoder,
-    "avro": AvroDecoder,
-    "protobuf": ProtobufDecoder,
-    "debezium-json": DebeziumDecoder,
-    "csv": CsvDecoder,
-    "raw": RawDecoder,
+# By name: Spark starts several processes for a query, and each would import the decoders of all formats.
+_DECODERS = {
+    "json": "json_format.JsonDecoder",
+    "avro": "avro_format.AvroDecoder",
+    "protobuf": "protobuf_format.ProtobufDecoder",
+    "debezium-json": "debezium_format.DebeziumDecoder",
+    "csv": "csv_format.CsvDecoder",
+    "raw": "raw_format.RawDecoder",
 }
 
 FORMATS = tuple(_DECODERS)
@@ -38,11 +34,19 @@ def decoder(format: str, schema: StructType, options: Mapping[str, str]) -> Deco
     if format not in _DECODERS:
         known = ", ".join(FORMATS)
         raise UnsupportedSqlError(f"unknown format {format!r}", remedy=f"the formats are {known}")
-    return _DECODERS[format](schema, options)
+    return _named(_DECODERS[format])(schema, options)
 
 
 def key_decoder(format: str, schema: StructType, options: Mapping[str, str]) -> Decoder:
     """The decoder of a record's key: the same, but that a change's key is not itself a change."""
     if format == "debezium-json":
-        return DebeziumKeyDecoder(schema, options)
+        return _named("debezium_format.DebeziumKeyDecoder")(schema, options)
     return decoder(format, schema, options)
+
+
+def _named(name: str) -> Callable[[StructType, Mapping[str, str]], Decoder]:
+    module, _, attribute = name.partition(".")
+    found: Callable[[StructType, Mapping[str, str]], Decoder] = getattr(
+        import_module(f"{__name__}.{module}"), attribute
+    )
+    return found

@@ -6,13 +6,15 @@ import logging
 import os
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 from pyspark import SparkContext
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
+from forebay import source
 from forebay.jvm.classes import ClassArchive
 from forebay.jvm.java import find_java
 from forebay.source.datasource import ForebaySource
@@ -75,7 +77,8 @@ def start(master: str, conf: Mapping[str, str], warehouse: Path) -> SparkSession
         settings.pop("spark.driver.bindAddress")
     for key, value in {**settings, **conf}.items():
         builder = builder.config(key, value)
-    spark = builder.getOrCreate()
+    with _python_path(Path(source.__file__).with_name("start")):
+        spark = builder.getOrCreate()
     # A query's failure reaches the user as one of our errors; Spark's own log says it again, in Scala, and
     # PySpark's and py4j's once more each, with the whole plan in one line of JSON and with a traceback.
     logging.getLogger("py4j.clientserver").setLevel(logging.CRITICAL)
@@ -84,6 +87,20 @@ def start(master: str, conf: Mapping[str, str], warehouse: Path) -> SparkSession
     spark.sparkContext.setLogLevel(os.environ.get("FOREBAY_SPARK_LOG", "OFF"))
     register(spark)
     return spark
+
+
+@contextmanager
+def _python_path(folder: Path) -> Iterator[None]:
+    """The JVM that starts meanwhile, and the Python processes that it starts, have this folder on their path."""
+    before = os.environ.get("PYTHONPATH")
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(folder), before)))
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["PYTHONPATH"]
+        else:
+            os.environ["PYTHONPATH"] = before
 
 
 def register(spark: SparkSession) -> None:

@@ -11,7 +11,19 @@ from importlib import import_module
 
 from pyspark import daemon
 
-for name in ("forebay.source.datasource", "forebay.kafka.connector", "forebay.kafka.native_reader"):
+for name in (
+    "forebay.source.datasource",
+    "forebay.source.filters",
+    "forebay.source.partials",
+    "forebay.deadletter.router",
+    "forebay.deadletter.writer",
+    "forebay.kafka.connector",
+    "forebay.kafka.native_reader",
+    "forebay.formats.json_format",
+    "forebay.formats.avro_format",
+    "forebay.views.table",
+    "pandas",  # which PySpark's worker imports as soon as it hands over Arrow
+):
     import_module(name)
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
@@ -25,19 +25,17 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from forebay.backoff import with_backoff
-from forebay.condition import Condition
 from forebay.connectors.contract import Offsets, SourceBatch, SourceConfig, SourceConnector, Split
 from forebay.connectors.registry import default_registry
-from forebay.deadletter.limiter import SharedLimiter
-from forebay.deadletter.policy import SourceFolder
-from forebay.deadletter.router import Router
-from forebay.deadletter.writer import Destination, FileDestination, KafkaDestination
 from forebay.errors import OptionError, UnsupportedSqlError
 from forebay.formats.batches import arrow_schema
-from forebay.partial import Partial
 from forebay.source import accounts
-from forebay.source.filters import matching
-from forebay.source.partials import Adder
+
+if TYPE_CHECKING:
+    from forebay.deadletter.router import Router
+    from forebay.deadletter.writer import Destination
+
+# What only a reading task needs is imported by it: the processes that plan are started anew for every query.
 
 log = logging.getLogger("forebay.source")
 
@@ -165,6 +163,9 @@ class _Reading:
 
     def _rows(self, split: Split, account: accounts.Account) -> Iterator[pa.RecordBatch]:
         """The good rows of a split, those that are wanted. The bad ones go where the policy says."""
+        from forebay.condition import Condition
+        from forebay.source.filters import matching
+
         condition = None if self._condition is None else Condition.from_json(self._condition)
         connector = default_registry().make(self._config)
         router = self._router(connector, split)
@@ -192,6 +193,9 @@ class _Reading:
         """What Spark asked for of a connector's rows: some of their columns, or their sums."""
         target, names = arrow_schema(self._schema), self._schema.names
         if self._partial is not None:
+            from forebay.partial import Partial
+            from forebay.source.partials import Adder
+
             yield from Adder(Partial.from_json(self._partial), target).all(batches)
             return
         for rows in batches:
@@ -201,6 +205,11 @@ class _Reading:
         """None where nobody has said what to do with bad records: they are reported then."""
         if self._errors is None or self._accounts is None:
             return None
+        from forebay.deadletter.limiter import SharedLimiter
+        from forebay.deadletter.policy import SourceFolder
+        from forebay.deadletter.router import Router
+        from forebay.deadletter.writer import FileDestination, KafkaDestination
+
         folder = SourceFolder(Path(self._errors))
         policy = folder.read_policy()
         # Two views write the same letters; each has a file of its own, so that neither takes the other's away.

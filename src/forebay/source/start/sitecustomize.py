@@ -1,0 +1,36 @@
+"""What each Python process that Spark starts runs first: it takes PySpark from where it is installed.
+
+Spark puts a zip of PySpark before everything else on the path, and Python keeps no compiled code for what is in
+a zip: every process would compile PySpark anew, which takes a second of a core. The zip of an installed PySpark
+lies inside the package, so that without the zip the same code is found, compiled already.
+
+The folder of this file is on the path of these processes only (`runtime/spark.py`).
+"""
+
+import sys
+from importlib import import_module
+from pathlib import Path
+
+HERE = Path(__file__).parent
+
+
+def _is_spare(entry: Path) -> bool:
+    """Whether this is the zip of a PySpark whose package is on the path too."""
+    package = entry.parent.parent.parent  # pyspark/python/lib/pyspark.zip
+    return (
+        entry.name == "pyspark.zip"
+        and package.name == "pyspark"
+        and (package / "__init__.py").is_file()
+        and str(package.parent) in sys.path
+    )
+
+
+sys.path[:] = [entry for entry in sys.path if Path(entry) != HERE and not _is_spare(Path(entry))]
+
+# Python runs one file of this name: if the interpreter has another, it is that one's turn.
+_own = sys.modules.pop("sitecustomize", None)
+try:
+    import_module("sitecustomize")
+except ImportError:
+    if _own is not None:
+        sys.modules["sitecustomize"] = _own
