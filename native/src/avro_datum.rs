@@ -23,6 +23,12 @@ pub enum Fault {
     Full,
 }
 
+impl Fault {
+    pub fn is_of_bytes(&self) -> bool {
+        !matches!(self, Fault::Null | Fault::Reader | Fault::Unfit | Fault::Full)
+    }
+}
+
 pub type Res<T> = Result<T, Fault>;
 
 /// A place in a payload.

@@ -7,6 +7,7 @@ use crate::columns::{Column, Data};
 use crate::explain::{describe, members, object, second_look};
 use crate::json::{Bad, Json, Res};
 use crate::refusal::{Kind, Refusal};
+use std::borrow::Cow;
 use crate::units;
 use arrow_schema::DataType;
 
@@ -202,15 +203,15 @@ fn explain(columns: &mut [Column], row: usize, text: &[u8]) -> Result<(), Refusa
     Ok(())
 }
 
-type Members<'a> = Vec<(Vec<u8>, &'a [u8])>;
+type Members<'a> = Vec<(Cow<'a, [u8]>, &'a [u8])>;
 
 fn get<'a>(event: &Members<'a>, name: &str) -> Option<&'a [u8]> {
-    event.iter().find(|(found, _)| found == name.as_bytes()).map(|(_, value)| *value)
+    event.iter().find(|(found, _)| **found == *name.as_bytes()).map(|(_, value)| *value)
 }
 
 fn unique(event: &Members<'_>) -> Result<(), Refusal> {
     for name in ["after", "before", "op", "payload", "ts_ms"] {
-        if event.iter().filter(|(found, _)| found == name.as_bytes()).count() > 1 {
+        if event.iter().filter(|(found, _)| **found == *name.as_bytes()).count() > 1 {
             return Err(Refusal::malformed(format!("the field '{name}' occurs more than once")));
         }
     }

@@ -33,6 +33,8 @@ def check_agreement(schema: StructType, given: dict[str, str], values: Sequence[
         assert [item[:2] for item in bad] == [(record.index, record.kind) for record in expected.bad]
         assert batch.schema.equals(expected.batch.schema)
         assert alike(batch.to_pylist(), expected.batch.to_pylist())
+    made.brief = True
+    assert [item[:2] for item in made.decode(list(values))[1]] == [item[:2] for item in bad]
     for item, record in zip(bad, expected.bad, strict=True):
         # What a column refuses is said in the same words; a map's key in the path is quoted differently.
         quoted = "['" in record.message or '["' in record.message

@@ -197,7 +197,7 @@ class KafkaDestination:
                 producer.poll(POLL_S)
             except KafkaException as error:
                 _PRODUCERS.drop(self._settings)
-                raise self._error(error.args[0]) from None
+                raise self.error(error.args[0]) from None
         self._waiting += 1
         producer.poll(0)
 
@@ -228,21 +228,23 @@ class KafkaDestination:
         while self._waiting > most:
             producer.poll(POLL_S)
             if producer.refusal is not None:
-                raise self._error(producer.refusal)
+                raise self.error(producer.refusal)
             if time.monotonic() - began > say_s:
                 say_s *= 2
-                log.warning(
-                    "source '%s': %d dead letters wait for Kafka at %s%s",
-                    self._source, self._waiting, self._where,
-                    f": {producer.trouble}" if producer.trouble else "",
-                )  # fmt: skip
+                self.say_waiting(self._waiting, producer.trouble)
+
+    def say_waiting(self, letters: int, trouble: str) -> None:
+        log.warning(
+            "source '%s': %d dead letters wait for Kafka at %s%s",
+            self._source, letters, self._where, f": {trouble}" if trouble else "",
+        )  # fmt: skip
 
     def _again(self, producer: LetterProducer) -> None:
         """What the topic found too large, one at a time, and smaller until it fits."""
         failed, self._failed = self._failed, []
         for _, error in failed:
             if error.code() != KafkaError.MSG_SIZE_TOO_LARGE:
-                raise self._error(error, producer.trouble)
+                raise self.error(error, producer.trouble)
         for letter, _ in failed:
             smaller = letter  # alone it may fit: a batch of letters is refused as one
             while True:
@@ -252,7 +254,7 @@ class KafkaDestination:
                     break
                 _, error = self._failed.pop()
                 if error.code() != KafkaError.MSG_SIZE_TOO_LARGE:
-                    raise self._error(error, producer.trouble)
+                    raise self.error(error, producer.trouble)
                 if not smaller.value:
                     raise DeadLetterError(
                         f"the letter of {_place(letter)} is larger than topic '{self._topic}' takes, even "
@@ -261,7 +263,8 @@ class KafkaDestination:
                     )
                 smaller = smaller.cut(len(smaller.value) // 2)
 
-    def _error(self, error: KafkaError, trouble: str = "") -> ForebayError:
+    def error(self, error: KafkaError, trouble: str = "") -> ForebayError:
+        """The library's word on letters that it did not get rid of, as one of our errors."""
         doing = f"writing dead letters of source '{self._source}' to topic '{self._topic}'"
         if error.code() in (KafkaError._MSG_TIMED_OUT, KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT):
             return UnreachableError(

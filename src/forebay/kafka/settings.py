@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException
@@ -85,6 +86,14 @@ def consumer_settings(options: Options, **more: Any) -> dict[str, Any]:
     ):
         settings.setdefault(key, options[key])
     return settings | more
+
+
+def native_settings(settings: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """The same, as native code takes them."""
+    return sorted(
+        (key, str(value).lower() if isinstance(value, bool) else str(value))
+        for key, value in settings.items()
+    )
 
 
 def check_settings(options: Options) -> None:

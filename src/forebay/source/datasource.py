@@ -28,6 +28,7 @@ from forebay.backoff import with_backoff
 from forebay.condition import Condition
 from forebay.connectors.contract import Offsets, SourceBatch, SourceConfig, SourceConnector, Split
 from forebay.connectors.registry import default_registry
+from forebay.deadletter.bulk import BulkLetters
 from forebay.deadletter.limiter import SharedLimiter
 from forebay.deadletter.policy import SourceFolder
 from forebay.deadletter.router import Router
@@ -215,7 +216,9 @@ class _Reading:
         limited = policy.strategy == "dead_letter" and policy.max_per_second > 0
         limiter = SharedLimiter(folder.bucket, policy.max_per_second) if limited else None
         health = Path(self._accounts) / "health"
-        return Router(self._config.name, policy, split, health, destination, limiter)
+        letters = policy.strategy == "dead_letter"
+        bulk = BulkLetters.open(self._config.name, policy, connector.options) if letters else None
+        return Router(self._config.name, policy, split, health, destination, limiter, bulk)
 
     def _report(self, batch: SourceBatch) -> None:
         first = batch.rejected[0]
