@@ -57,7 +57,8 @@ class ForebaySql:
         if reading.format == "avro":
             options["avro.schema"] = reading.schema
         written = ", ".join(f"'{key}' = '{value}'" for key, value in options.items())
-        return f"CREATE SOURCE {name} ({columns}) FROM KAFKA ({written}) FORMAT {reading.format.upper()};"
+        form = reading.format.upper()
+        return f"CREATE SOURCE {name} ({columns}) FROM KAFKA ({written}) FORMAT {form} {reading.on_error};"
 
     def _view(self, source: str, reading: Reading) -> str:
         if reading.query == "windows":

@@ -46,6 +46,7 @@ class Reading:
     query: str
     size: str
     counted: int  # what the counts of the answer add up to: when a peer that knows no end is done
+    on_error: str = ""  # the clause, for a peer that has one
 
     @property
     def columns(self) -> dict[str, Type]:
