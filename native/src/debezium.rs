@@ -7,9 +7,9 @@ use crate::columns::{Column, Data};
 use crate::explain::{describe, members, object, second_look};
 use crate::json::{Bad, Json, Res};
 use crate::refusal::{Kind, Refusal};
-use std::borrow::Cow;
 use crate::units;
 use arrow_schema::DataType;
+use std::borrow::Cow;
 
 /// `_op`, `_ts_ms` and `_weight`, behind the table's columns.
 const CHANGE: usize = 3;

@@ -102,12 +102,16 @@ impl Decoder {
             (_, None) => Err(Refusal::malformed("the payload is null (a tombstone)")),
             (format, Some(payload)) => match (format, &mut self.frames) {
                 (_, Some(frames)) => match frames.lesson(payload)? {
-                    (Lesson::Avro(plan), end) => avro::decode(plan, columns, row, payload, end, brief).map(|()| 1),
+                    (Lesson::Avro(plan), end) => {
+                        avro::decode(plan, columns, row, payload, end, brief).map(|()| 1)
+                    }
                     (Lesson::Protobuf(made), end) => made.decode(columns, row, &payload[end..]).map(|()| 1),
                     (_, end) => json::decode(columns, row, &payload[end..], brief).map(|()| 1),
                 },
                 (Format::Csv(csv), None) => csv.decode(columns, row, payload),
-                (Format::Avro(Some(plan)), None) => avro::decode(plan, columns, row, payload, 0, brief).map(|()| 1),
+                (Format::Avro(Some(plan)), None) => {
+                    avro::decode(plan, columns, row, payload, 0, brief).map(|()| 1)
+                }
                 (Format::Protobuf(Some(protobuf)), None) => {
                     protobuf.decode(columns, row, payload).map(|()| 1)
                 }

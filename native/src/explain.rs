@@ -4,7 +4,7 @@
 //! reference decoder has it, so that both name the same fault of a record that has several.
 
 use crate::columns::{Column, Data};
-use crate::json::{Json, MAX_DEPTH, absent, key};
+use crate::json::{Json, MAX_DEPTH, Text, absent, find, key};
 use crate::refusal::{Kind, Refusal, quote, shorten};
 use crate::scalars::expected;
 use crate::units;
@@ -124,15 +124,20 @@ pub fn elements(text: &[u8]) -> Vec<&[u8]> {
 }
 
 pub fn object(columns: &mut [Column], row: usize, text: &[u8]) -> Result<(), Refusal> {
-    let members = members(text);
-    let count = |name: &str| members.iter().filter(|(found, _)| **found == *name.as_bytes()).count();
-    if let Some(name) = columns.iter().map(|column| &column.name).filter(|name| count(name) > 1).min() {
+    let (mut values, mut twice, mut next) = (vec![None; columns.len()], None::<&str>, 0);
+    for (name, value) in members(text) {
+        let Some(index) = find(columns, &Text::plain(&name), next) else { continue };
+        let column = &*columns[index].name;
+        if values[index].replace(value).is_some() && twice.is_none_or(|first| column < first) {
+            twice = Some(column);
+        }
+        next = index + 1;
+    }
+    if let Some(name) = twice {
         return Err(Refusal::malformed(format!("the field {} occurs more than once", quote(name))));
     }
-    for column in columns {
+    for (column, value) in columns.iter_mut().zip(values) {
         column.truncate(row);
-        let value =
-            members.iter().find(|(found, _)| **found == *column.name.as_bytes()).map(|(_, value)| *value);
         field(column, value).map_err(|refusal| refusal.within(&format!(".{}", column.name)))?;
     }
     Ok(())
@@ -217,7 +222,7 @@ fn unfit(column: &Column, text: &[u8]) -> Refusal {
 }
 
 fn key_of(keys: &mut Column, name: &[u8]) -> Option<()> {
-    key(keys, &crate::json::Text::plain(name)).ok()
+    key(keys, &Text::plain(name)).ok()
 }
 
 /// The value at the start of the text, in words. Containers are only counted.

@@ -314,9 +314,8 @@ impl PyLetters {
     /// Let the first so many go; the others are taken back, and these are where they are. An error is (code, text).
     fn grant(&self, py: Python<'_>, count: usize) -> PyResult<Vec<KeptOut>> {
         let stretches = py.detach(|| guarded(|| lock(&self.post).grant(count)))?.map_err(trouble)?;
-        let told = |(topic, number, part): (String, i32, Stretch)| {
-            (topic, number, part.start, part.end, part.count)
-        };
+        let told =
+            |(topic, number, part): (String, i32, Stretch)| (topic, number, part.start, part.end, part.count);
         Ok(stretches.into_iter().map(told).collect())
     }
 

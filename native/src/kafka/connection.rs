@@ -121,7 +121,8 @@ impl Connection {
             Writer::default().i32(0).i16(api.key).i16(api.version).i32(self.sent).text(&self.client_id);
         let mut bytes = head.0;
         bytes.extend(request.0);
-        let size = i32::try_from(bytes.len() + rest.len() - 4).map_err(|_| Trouble::Away("a request too long".into()))?;
+        let size = i32::try_from(bytes.len() + rest.len() - 4)
+            .map_err(|_| Trouble::Away("a request too long".into()))?;
         bytes[..4].copy_from_slice(&size.to_be_bytes());
         match &mut self.stream {
             Stream::Plain(stream) => {

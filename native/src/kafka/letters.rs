@@ -10,8 +10,6 @@ use ring::digest;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 const CONNECT: &str = "__connect.errors.";
-const OFFSET: &str = "__connect.errors.offset";
-const MESSAGE: &str = "__connect.errors.exception.message";
 
 /// What a letter carries of the record's own value.
 #[derive(Clone, Copy)]
@@ -22,20 +20,28 @@ pub struct Carried {
     pub most: usize,
 }
 
+/// The parts of a letter that are the same in many, each up to the name of a header whose value is not.
 pub struct Form {
     carried: Carried,
-    /// By kind, of a value and of a key: what is the same in every letter, between the offset and the message.
+    /// By kind, of a value and of a key: up to the message.
     told: Vec<[Vec<u8>; 2]>,
-    /// By kind: the same, behind the message.
+    /// By kind: up to the message, once more.
     own: Vec<Vec<u8>>,
-    failed_at: (i64, Vec<u8>),
+    now: i64,
+    /// When it failed: up to the size.
+    failed_at: Vec<u8>,
+    field: Vec<u8>,
+    timestamp: Vec<u8>,
+    sha256: Vec<u8>,
+    headers: Vec<u8>,
 }
 
-/// The first headers of every letter of a partition.
+/// The first headers of every letter of a partition: up to the offset.
 pub fn origin(topic: &str, number: i32) -> Vec<u8> {
     let mut out = Vec::new();
     header(&mut out, &format!("{CONNECT}topic"), topic.as_bytes());
     header(&mut out, &format!("{CONNECT}partition"), number.to_string().as_bytes());
+    name(&mut out, &format!("{CONNECT}offset"));
     out
 }
 
@@ -51,27 +57,42 @@ impl Form {
             ] {
                 header(&mut out, &format!("{CONNECT}{name}"), value);
             }
+            name(&mut out, &format!("{CONNECT}exception.message"));
             out
         };
         let own = |kind: Kind| {
             let mut out = Vec::new();
             header(&mut out, "forebay.source", source.as_bytes());
             header(&mut out, "forebay.error.kind", kind.name().as_bytes());
+            name(&mut out, "forebay.error.message");
+            out
+        };
+        let named = |text: &str| {
+            let mut out = Vec::new();
+            name(&mut out, text);
             out
         };
         Form {
             carried,
             told: Kind::ALL.map(|kind| [told(kind, b"VALUE_CONVERTER"), told(kind, b"KEY_CONVERTER")]).into(),
             own: Kind::ALL.map(own).into(),
-            failed_at: (0, Vec::new()),
+            now: 0,
+            failed_at: Vec::new(),
+            field: named("forebay.error.field"),
+            timestamp: named("forebay.timestamp.ms"),
+            sha256: named("forebay.sha256"),
+            headers: named("forebay.headers"),
         }
     }
 
     /// Look at the clock: what is refused from here on failed now. Returns milliseconds.
     pub fn now(&mut self) -> i64 {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as i64);
-        if now != self.failed_at.0 {
-            self.failed_at = (now, now.to_string().into_bytes());
+        if now != self.now {
+            self.now = now;
+            self.failed_at.clear();
+            header(&mut self.failed_at, "forebay.failed.at.ms", now.to_string().as_bytes());
+            name(&mut self.failed_at, "forebay.size");
         }
         now
     }
@@ -101,36 +122,59 @@ impl Form {
         let optional = [path.is_some(), timestamp.is_some(), hidden.is_some()];
         let count = own_count + 14 + optional.iter().filter(|there| **there).count();
         put_varlong(out, count as i64);
-        out.extend_from_slice(own);
-        out.extend_from_slice(origin);
-        let (message, mut digits) = (refusal.message(), Digits::default());
-        header(out, OFFSET, digits.of(offset));
-        out.extend_from_slice(&self.told[refusal.kind as usize][usize::from(refusal.of_key)]);
-        header(out, MESSAGE, message.as_bytes());
-        out.extend_from_slice(&self.own[refusal.kind as usize]);
-        header(out, "forebay.error.message", message.as_bytes());
-        header(out, "forebay.failed.at.ms", &self.failed_at.1);
-        let size = record.map_or(-1, |_| value.map_or(0, <[u8]>::len) as i64);
-        header(out, "forebay.size", digits.of(size));
+        let (kind, mut digits) = (refusal.kind as usize, Digits::default());
+        for part in [own, origin] {
+            out.extend_from_slice(part);
+        }
+        put_value(out, digits.of(offset));
+        out.extend_from_slice(&self.told[kind][usize::from(refusal.of_key)]);
+        put_message(out, refusal);
+        out.extend_from_slice(&self.own[kind]);
+        put_message(out, refusal);
+        out.extend_from_slice(&self.failed_at);
+        put_value(out, digits.of(record.map_or(-1, |_| value.map_or(0, <[u8]>::len) as i64)));
         if let Some(path) = path {
-            header(out, "forebay.error.field", path.as_bytes());
+            out.extend_from_slice(&self.field);
+            put_value(out, path.as_bytes());
         }
         if let Some(timestamp) = timestamp {
-            header(out, "forebay.timestamp.ms", digits.of(timestamp));
+            out.extend_from_slice(&self.timestamp);
+            put_value(out, digits.of(timestamp));
         }
         if let Some(hidden) = hidden {
-            header(out, "forebay.sha256", sha256(hidden).as_bytes());
+            out.extend_from_slice(&self.sha256);
+            put_value(out, sha256(hidden).as_bytes());
         }
-        header(out, "forebay.headers", digits.of(own_count as i64));
+        out.extend_from_slice(&self.headers);
+        put_value(out, digits.of(own_count as i64));
     }
 }
 
-#[inline]
+fn name(out: &mut Vec<u8>, name: &str) {
+    put_value(out, name.as_bytes());
+}
+
 fn header(out: &mut Vec<u8>, name: &str, value: &[u8]) {
-    put_varlong(out, name.len() as i64);
-    out.extend_from_slice(name.as_bytes());
+    put_value(out, name.as_bytes());
+    put_value(out, value);
+}
+
+#[inline]
+fn put_value(out: &mut Vec<u8>, value: &[u8]) {
     put_varlong(out, value.len() as i64);
     out.extend_from_slice(value);
+}
+
+/// As `Refusal::message` has it, without making a text of it.
+fn put_message(out: &mut Vec<u8>, refusal: &Refusal) {
+    let (path, reason) = (refusal.path().as_bytes(), refusal.reason().as_bytes());
+    if path.is_empty() {
+        return put_value(out, reason);
+    }
+    put_varlong(out, (path.len() + 2 + reason.len()) as i64);
+    for part in [path, b": ", reason] {
+        out.extend_from_slice(part);
+    }
 }
 
 fn sha256(bytes: &[u8]) -> String {

@@ -6,6 +6,7 @@ use flate2::Crc;
 /// A batch is closed at so many bytes: what brokers take unless they are told otherwise.
 const FULL: usize = 900_000;
 const HEAD: usize = 61;
+const MOST_SPARE: usize = 8;
 
 /// A record batch that is being filled, or is on its way.
 pub struct Parcel {
@@ -25,11 +26,13 @@ pub struct Slot {
 pub type Letter = (Option<Vec<u8>>, Option<Vec<u8>>, Vec<(Vec<u8>, Option<Vec<u8>>)>);
 
 impl Parcel {
-    fn new(number: i32, now: i64) -> Self {
-        Parcel { number, count: 0, bytes: vec![0; HEAD], times: (now, now) }
+    fn new(number: i32, now: i64, mut room: Vec<u8>) -> Self {
+        room.clear();
+        room.resize(HEAD, 0);
+        Parcel { number, count: 0, bytes: room, times: (now, now) }
     }
 
-    pub fn len(&self) -> usize {
+    pub fn size(&self) -> usize {
         self.bytes.len()
     }
 
@@ -77,7 +80,7 @@ impl Parcel {
         let mut letter = || {
             view.varlong()?;
             view.i8()?;
-            (view.varlong()?, view.varlong()?);
+            let _front = (view.varlong()?, view.varlong()?);
             let owned = |bytes: Option<&[u8]>| bytes.map(<[u8]>::to_vec);
             let (key, value) = (owned(view.var_bytes()?), owned(view.var_bytes()?));
             let mut headers = Vec::new();
@@ -95,13 +98,22 @@ pub struct Parcels {
     parcels: Vec<Parcel>,
     open: Vec<usize>, // by partition
     turn: usize,      // the partition of letters without a key
+    spare: Vec<Vec<u8>>,
 }
 
 impl Parcels {
     pub fn new(partitions: usize, now: i64) -> Self {
-        let parcels = (0..partitions).map(|number| Parcel::new(number as i32, now)).collect();
+        let parcels = (0..partitions).map(|number| Parcel::new(number as i32, now, Vec::new())).collect();
         // As good as any to begin with, and another one for each task.
-        Parcels { parcels, open: (0..partitions).collect(), turn: now as usize % partitions }
+        let turn = now as usize % partitions;
+        Parcels { parcels, open: (0..partitions).collect(), turn, spare: Vec::new() }
+    }
+
+    /// Room for those to come: one that was delivered, to be used again.
+    pub fn recycle(&mut self, parcel: Parcel) {
+        if self.spare.len() < MOST_SPARE && parcel.bytes.capacity() <= 2 * FULL {
+            self.spare.push(parcel.bytes);
+        }
     }
 
     pub fn push(&mut self, now: i64, key: Option<&[u8]>, body: &[u8]) -> Slot {
@@ -110,13 +122,14 @@ impl Parcels {
             _ => self.turn,
         };
         let full = &self.parcels[self.open[number]];
-        if full.count > 0 && full.len() + body.len() > FULL {
+        if full.count > 0 && full.size() + body.len() > FULL {
             self.open[number] = self.parcels.len();
-            self.parcels.push(Parcel::new(number as i32, now));
+            let room = self.spare.pop().unwrap_or_else(|| Vec::with_capacity(FULL + FULL / 8));
+            self.parcels.push(Parcel::new(number as i32, now, room));
             self.turn = (self.turn + 1) % self.open.len();
         }
         let parcel = self.open[number];
-        let start = self.parcels[parcel].len();
+        let start = self.parcels[parcel].size();
         self.parcels[parcel].push(now, body);
         Slot { parcel, start }
     }
@@ -139,7 +152,7 @@ impl Parcels {
             let number = parcel.number as usize;
             let is_open = self.open[number] == index;
             if is_open && (all || parcel.count == 0) {
-                rest.push(Parcel::new(parcel.number, now));
+                rest.push(Parcel::new(parcel.number, now, self.spare.pop().unwrap_or_default()));
                 taken.push(parcel);
             } else if is_open {
                 rest.push(parcel);
@@ -184,7 +197,7 @@ mod tests {
         assert_eq!(sent.iter().map(|parcel| parcel.letters().len()).sum::<usize>(), 31);
         assert!(parcels.take(true, 1_005).is_empty());
         for parcel in &mut sent {
-            let size = parcel.len();
+            let size = parcel.size();
             assert_eq!(parcel.sealed().len(), size);
         }
     }

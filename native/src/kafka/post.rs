@@ -131,10 +131,11 @@ impl Post {
         self.parcels = Some(Parcels::new(count, self.form.now()));
     }
 
-    /// Forget the letters that are not granted.
-    pub fn take_back(&mut self) {
-        for letter in self.staged.drain(..).rev() {
-            self.parcels.iter_mut().for_each(|parcels| parcels.pop(&letter.slot));
+    /// Forget all letters.
+    pub fn clear(&mut self) {
+        self.staged.clear();
+        if let Some(parcels) = &mut self.parcels {
+            parcels.take(true, self.now).into_iter().for_each(|parcel| parcels.recycle(parcel));
         }
     }
 
@@ -166,7 +167,7 @@ impl Post {
     }
 
     fn held(&self) -> usize {
-        self.queue.iter().map(Parcel::len).sum()
+        self.queue.iter().map(Parcel::size).sum()
     }
 
     /// Send all that was granted. Returns how many letters are not durable by then.
@@ -279,6 +280,9 @@ impl Post {
         match error {
             0 => {
                 (self.failures, self.missing, self.since) = (0, None, Instant::now());
+                if let Some(parcels) = &mut self.parcels {
+                    parcels.recycle(parcel);
+                }
                 return Ok(());
             }
             MESSAGE_TOO_LARGE | RECORD_LIST_TOO_LARGE => {
@@ -315,8 +319,7 @@ impl Post {
                 self.parcels.get_or_insert_with(|| Parcels::new(1, self.now));
             }
             Trouble::Refused(code, text)
-                if code == unknown
-                    && self.missing.get_or_insert_with(Instant::now).elapsed() < RUMOUR =>
+                if code == unknown && self.missing.get_or_insert_with(Instant::now).elapsed() < RUMOUR =>
             {
                 self.trouble = text;
             }

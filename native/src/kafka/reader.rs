@@ -131,7 +131,11 @@ impl Reader {
         let until = Instant::now() + timeout;
         loop {
             self.decode();
-            if full(&self.rows, &self.limits) || self.wanted.is_some() || !self.events.is_empty() || self.done() {
+            if full(&self.rows, &self.limits)
+                || self.wanted.is_some()
+                || !self.events.is_empty()
+                || self.done()
+            {
                 return;
             }
             let now = Instant::now();
