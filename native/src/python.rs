@@ -8,7 +8,7 @@ use crate::kafka::post::Post;
 use crate::kafka::reader::{Limits, Reader};
 use crate::kafka::rows::{Keep, Origin, Rejected, Rows, Stretch, Whole};
 use crate::kafka::settings::Settings;
-use crate::kafka::trouble::{FAULT, Trouble};
+use crate::kafka::trouble::{AUTHENTICATION, FAULT, SSL, Trouble};
 use crate::refusal::{Kind, Wanted};
 use arrow_data::ArrayData;
 use arrow_data::ffi::FFI_ArrowArray;
@@ -410,6 +410,7 @@ fn costs(
 #[pymodule]
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    module.add("REFUSALS", (AUTHENTICATION, SSL))?;
     module.add_class::<Batch>()?;
     module.add_class::<PyDecoder>()?;
     module.add_class::<PyLetters>()?;

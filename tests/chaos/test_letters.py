@@ -186,7 +186,7 @@ def test_good_records_are_there_once_and_every_bad_one_has_its_letter_whoever_is
     killed = 0
     try:
         for kill in range(KILLS):
-            runs.append(Pipeline(script, home, tmp_path / f"run-{kill}.log"))
+            runs.append(Pipeline(script, home, tmp_path / f"run-{kill}.log", view="json_v"))
             runs[-1].await_running(first_batch=True)
             for _ in range(WORKERS):
                 time.sleep(moments.uniform(0, 1.5))  # the moment is what is random here

@@ -20,7 +20,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from forebay.deadletter.letter import Letter
 from forebay.errors import AuthError, DeadLetterError, ForebayError, UnreachableError
-from forebay.kafka.settings import CLIENT_LOG, address, connection_settings, translate
+from forebay.kafka.settings import CLIENT_LOG, REFUSALS, address, connection_settings, translate
 from forebay.options import Options
 
 log = logging.getLogger("forebay.deadletter")
@@ -117,11 +117,7 @@ class LetterProducer(Producer):  # type: ignore[misc]
         self.refusal = None
 
     def _on_error(self, error: KafkaError) -> None:
-        if error.code() in (
-            KafkaError._AUTHENTICATION,
-            KafkaError.SASL_AUTHENTICATION_FAILED,
-            KafkaError._SSL,
-        ):
+        if error.code() in REFUSALS:
             self.refusal = error
         self.trouble = error.str()
 

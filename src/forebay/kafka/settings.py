@@ -33,6 +33,9 @@ _AUTH_CODES = {
     KafkaError.UNSUPPORTED_SASL_MECHANISM,
     KafkaError.ILLEGAL_SASL_STATE,
 }
+REFUSALS = (KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTICATION_FAILED, KafkaError._SSL)
+"""A connection that is refused and not only away: to whoever waits for records that is silence, and no event."""
+
 _UNREACHABLE_CODES = {
     KafkaError._TRANSPORT,
     KafkaError._ALL_BROKERS_DOWN,
