@@ -26,6 +26,8 @@ const RUMOUR: Duration = Duration::from_secs(3);
 struct Flight {
     connection: Connection,
     parcels: VecDeque<Parcel>,
+    /// When it last showed that somebody is there.
+    heard: Instant,
 }
 
 /// A letter that nobody has granted yet.
@@ -204,8 +206,12 @@ impl Post {
                 continue;
             }
             match flight.connection.receive(until) {
+                Ok(None) if flight.heard.elapsed() > self.client.settings.timeout => {
+                    self.lose(node, Trouble::Away("no answer".into()))?;
+                }
                 Ok(None) => {}
                 Ok(Some(answer)) => {
+                    flight.heard = Instant::now();
                     let Some(parcel) = flight.parcels.pop_front() else { continue };
                     match read_produce(&answer[HEAD..]) {
                         Ok(error) => self.settle(parcel, error)?,
@@ -254,7 +260,12 @@ impl Post {
         let bytes = parcel.sealed();
         let sent = flight.connection.send_with(PRODUCE, produce(&self.topic, number, bytes.len()), bytes);
         match sent {
-            Ok(()) => flight.parcels.push_back(parcel),
+            Ok(()) => {
+                if flight.parcels.is_empty() {
+                    flight.heard = Instant::now();
+                }
+                flight.parcels.push_back(parcel);
+            }
             Err(trouble) => {
                 self.queue.push_back(parcel);
                 self.lose(node, trouble)?;
@@ -270,7 +281,7 @@ impl Post {
             return Ok(leader);
         }
         let (node, connection) = self.client.connect(&self.topic, number)?;
-        self.flights.insert(node, Flight { connection, parcels: VecDeque::new() });
+        self.flights.insert(node, Flight { connection, parcels: VecDeque::new(), heard: Instant::now() });
         Ok(node)
     }
 

@@ -51,7 +51,7 @@ class BulkLetters:
         try:
             kept_out = self.handle.grant(count)
         except RuntimeError as error:
-            raise self._plain.error(_reason(error)) from None
+            raise self._plain.error(*_reason(error)) from None
         self._send_returned()
         return [Stretch(*each) for each in kept_out]
 
@@ -62,7 +62,7 @@ class BulkLetters:
             try:
                 waiting = self.handle.flush(_WAIT_MS)
             except RuntimeError as error:
-                raise self._plain.error(_reason(error)) from None
+                raise self._plain.error(*_reason(error)) from None
             if not waiting:
                 break
             if time.monotonic() - began > say_s:
@@ -76,6 +76,6 @@ class BulkLetters:
             self._plain.write(Letter.from_kafka(key, value, headers))
 
 
-def _reason(error: RuntimeError) -> KafkaError:
+def _reason(error: RuntimeError) -> tuple[KafkaError, str]:
     code, text = error.args
-    return KafkaError(code or KafkaError._MSG_TIMED_OUT, text)
+    return KafkaError(code or KafkaError._MSG_TIMED_OUT, text), text
