@@ -63,7 +63,7 @@ class Router:
         if self._bulk is None:
             return Wanted(True, None if breaks or limiter is None else limiter.most)
         told = None if breaks else EXAMPLES
-        return Wanted(True, limiter and limiter.most, self._bulk.handle, told)
+        return Wanted(True, None if limiter is None else limiter.most, self._bulk.handle, told)
 
     @property
     def limited(self) -> list[Stretch]:
