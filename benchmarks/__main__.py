@@ -12,7 +12,20 @@ from pathlib import Path
 
 from rich.console import Console
 
-from benchmarks import cases, constant, decoding, freshness, grid, machine, memory, report, steady, throughput
+from benchmarks import (
+    cases,
+    constant,
+    decoding,
+    formats,
+    freshness,
+    grid,
+    letters,
+    machine,
+    memory,
+    report,
+    steady,
+    throughput,
+)
 from benchmarks.figures import draw
 from benchmarks.peers.environment import PeerError
 from benchmarks.runner import ROOT, WORK, without_paths
@@ -20,17 +33,18 @@ from benchmarks.runner import ROOT, WORK, without_paths
 RESULTS = ROOT / "benchmarks" / "RESULTS.md"
 QUICK_RESULTS = WORK / "RESULTS-quick.md"
 SECTIONS = WORK / "sections"  # a claim's section is kept here as soon as it is there
-CLAIMS = ("grid", "steady", "constant", "throughput", "freshness", "memory", "decoding")
+CLAIMS = ("grid", "steady", "constant", "throughput", "freshness", "memory", "decoding", "formats", "letters")
 
 # name, help, value of a quick run, value of a full one
 NUMBERS = (
     ("records", "records a topic of the grid and of the throughput claim", 100_000, 1_000_000),
-    ("rounds", "rounds of the grid", 1, 3),
+    ("rounds", "rounds of the grid and of the claim about formats", 1, 3),
     ("steady-records", "records of the steady-state claim", 300_000, 20_000_000),
     ("steady-rounds", "rounds of the steady-state claim", 1, 2),
     ("constant-records", "records of the constant-cost claim", 600_000, 100_000_000),
     ("throughput-rounds", "rounds of the throughput claim", 1, 3),
     ("freshness-seconds", "seconds a round of the freshness claim", 5, 30),
+    ("letters-rounds", "rounds of the claim about bad records", 1, 5),
     ("memory-records", "records of the memory claim", 300_000, 10_000_000),
 )
 
@@ -69,6 +83,8 @@ def claims(given: argparse.Namespace, words: Console) -> dict[str, Callable[[], 
         "freshness": lambda: freshness.measure(words, given.freshness_seconds, given.throughput_rounds),
         "memory": lambda: memory.measure(words, given.memory_records),
         "decoding": lambda: decoding.measure(words, given.records),
+        "formats": lambda: formats.measure(words, given.records, given.rounds),
+        "letters": lambda: letters.measure(words, given.records, given.letters_rounds),
     }
 
 

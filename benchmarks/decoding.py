@@ -72,7 +72,7 @@ def measure(console: Console, records: int = 1_000_000) -> Section:
 
 
 def _parts(servers: str, form: str, payloads: list[bytes]) -> Iterator[tuple[str, Callable[[], int]]]:
-    schema = StructType([StructField(name, _TYPES[str(kind)]) for name, kind in COLUMNS["medium"].items()])
+    schema = trade_columns("medium")
     avro = {"avro.schema": avro_schema("medium")} if form == "avro" else {}
     source = _source(servers, form, schema, form, avro)
     rows = RowDecoder(schema, source.options)
@@ -84,6 +84,11 @@ def _parts(servers: str, form: str, payloads: list[bytes]) -> Iterator[tuple[str
         yield "decode, natively", lambda: sum(len(chunk) - len(decoder.decode(chunk)[1]) for chunk in chunks)
         yield "both at once, natively", lambda: _read(source)
     yield "all of it by the Python reference", lambda: _read_plainly(source)
+
+
+def trade_columns(size: str) -> StructType:
+    """The columns of the small and the medium records, as Spark has them."""
+    return StructType([StructField(name, _TYPES[str(kind)]) for name, kind in COLUMNS[size].items()])
 
 
 def _source(servers: str, topic: str, schema: StructType, form: str, more: dict[str, str]) -> KafkaSource:

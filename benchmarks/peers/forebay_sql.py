@@ -44,7 +44,9 @@ class ForebaySql:
         }
 
     def _source(self, name: str, reading: Reading) -> str:
-        columns = spark_columns(reading.columns)
+        columns = spark_columns(reading.columns, time=reading.time)
+        if reading.format == "raw":
+            columns = "value BINARY"
         if reading.query == "windows":
             columns += ", WATERMARK FOR event_time AS event_time - INTERVAL '60' SECOND"
         options = {
@@ -54,10 +56,12 @@ class ForebaySql:
             "startup.mode": "earliest",
             "max.records.per.batch": str(self._opening.batch_records),
         }
-        if reading.format == "avro":
+        options |= reading.options
+        if reading.format == "avro" and not reading.options:
             options["avro.schema"] = reading.schema
         written = ", ".join(f"'{key}' = '{value}'" for key, value in options.items())
-        return f"CREATE SOURCE {name} ({columns}) FROM KAFKA ({written}) FORMAT {reading.format.upper()};"
+        form = reading.format.upper()
+        return f"CREATE SOURCE {name} ({columns}) FROM KAFKA ({written}) FORMAT {form} {reading.on_error};"
 
     def _view(self, source: str, reading: Reading) -> str:
         if reading.query == "windows":

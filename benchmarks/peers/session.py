@@ -48,6 +48,8 @@ class Reading:
     query: str
     size: str
     counted: int  # what the counts of the answer add up to: when a peer that knows no end is done
+    on_error: str = ""  # the clause, for a peer that has one
+    options: Mapping[str, str] = field(default_factory=dict)  # the format's own, as Forebay calls them
 
     @property
     def columns(self) -> dict[str, Type]:
@@ -68,7 +70,17 @@ class Reading:
 
     @property
     def aggregates(self) -> str:
-        return f"count(*) AS n, sum({self.quantity}) AS total"
+        return f"count(*) AS n, sum({self.summed}) AS total"
+
+    @property
+    def summed(self) -> str:
+        """What the sum is of, in SQL: raw payloads have only their length."""
+        return "octet_length(value)" if self.format == "raw" else self.quantity
+
+    @property
+    def time(self) -> str:
+        """The type of the time's column, where it is a plain number."""
+        return "BIGINT" if self.format in ("csv", "protobuf") else "TIMESTAMP"
 
 
 @dataclass(frozen=True)

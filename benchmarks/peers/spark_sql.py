@@ -49,7 +49,7 @@ class SparkSql:
 
     def _rows(self, reading: Reading) -> DataFrame:
         from pyspark.sql.avro.functions import from_avro
-        from pyspark.sql.functions import col, from_json, timestamp_millis
+        from pyspark.sql.functions import col, from_csv, from_json, timestamp_millis
 
         options = {
             "kafka.bootstrap.servers": self._opening.bootstrap_servers,
@@ -61,18 +61,26 @@ class SparkSql:
         values = self._spark.readStream.format("kafka").options(**options).load()
         if reading.format == "avro":
             return values.select(from_avro("value", reading.schema).alias("v")).select("v.*")
+        if reading.format == "raw":
+            return values.select("value")
         # from_json takes an epoch number for seconds: read it as it is and convert, as users do.
         schema = spark_columns(reading.columns, time="BIGINT")
-        rows = values.select(from_json(col("value").cast("string"), schema).alias("v")).select("v.*")
+        text = col("value").cast("string")
+        if reading.format == "csv":
+            return values.select(from_csv(text, schema).alias("v")).select("v.*")
+        if reading.format == "debezium-json":
+            changes = values.select(from_json(text, f"op STRING, after STRUCT<{_nested(schema)}>").alias("c"))
+            return changes.select("c.after.*")
+        rows = values.select(from_json(text, schema).alias("v")).select("v.*")
         if "event_time" not in reading.columns:
             return rows
         return rows.withColumn("event_time", timestamp_millis("event_time"))
 
     def _aggregate(self, rows: DataFrame, reading: Reading) -> DataFrame:
-        from pyspark.sql.functions import col, count, lit, unix_millis, window
+        from pyspark.sql.functions import col, count, expr, lit, unix_millis, window
         from pyspark.sql.functions import sum as total
 
-        figures = (count(lit(1)).alias("n"), total(reading.quantity).alias("total"))
+        figures = (count(lit(1)).alias("n"), total(expr(reading.summed)).alias("total"))
         if reading.query == "windows":
             rows = rows.withWatermark("event_time", "60 seconds")
             grouped = rows.groupBy(window("event_time", "1 minute"), "symbol").agg(*figures)
@@ -81,6 +89,11 @@ class SparkSql:
 
     def close(self) -> None:
         self._spark.stop()
+
+
+def _nested(columns: str) -> str:
+    """`a INT, b STRING` as the fields of a STRUCT."""
+    return ", ".join(column.replace(" ", ": ", 1) for column in columns.split(", "))
 
 
 def _collect(found: Answer) -> Callable[[DataFrame, int], None]:

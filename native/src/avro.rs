@@ -23,7 +23,8 @@ const LAST_DAY: i64 = 2_932_896;
 /// may come from payloads.
 const MOST_GIVEN: usize = 1 << 30;
 
-/// Append one record, which begins at `at`, to the columns, or leave them as they were.
+/// Append one record, which begins at `at`, to the columns, or leave them as they were. A refusal need have
+/// no words if it is to be `brief`.
 #[inline]
 pub fn decode(
     plan: &Plan,
@@ -31,13 +32,19 @@ pub fn decode(
     row: usize,
     payload: &[u8],
     at: usize,
+    brief: bool,
 ) -> Result<(), Refusal> {
     let mut datum = Datum::new(payload, at);
+    let read = datum.record(plan, columns);
     // An empty payload may be a datum (a record of nulls), but no format takes one.
-    if !payload.is_empty() && datum.record(plan, columns).is_ok() && datum.is_over() {
+    if read.is_ok() && datum.is_over() && !payload.is_empty() {
         return Ok(());
     }
     columns.iter_mut().for_each(|column| column.truncate(row));
+    // What is wrong with the bytes themselves goes before whatever else is wrong.
+    if brief && read.as_ref().err().is_none_or(Fault::is_of_bytes) {
+        return Err(Refusal::malformed(""));
+    }
     Err(explain(plan, payload, at))
 }
 

@@ -4,6 +4,8 @@ use crate::avro_plan::{Field, Node, Wire};
 
 /// Items of arrays that take no bytes, in one record: nothing else bounds how many there may be.
 const MAX_EMPTY_ITEMS: u64 = 10_000;
+/// How often a record may contain itself in one datum.
+const MAX_NESTED: usize = 100;
 
 /// Why a record is not taken. The last four are not about the bytes but about the columns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,10 +19,17 @@ pub enum Fault {
     Items,
     Block,
     Key,
+    Nested,
     Null,
     Reader,
     Unfit,
     Full,
+}
+
+impl Fault {
+    pub fn is_of_bytes(&self) -> bool {
+        !matches!(self, Fault::Null | Fault::Reader | Fault::Unfit | Fault::Full)
+    }
 }
 
 pub type Res<T> = Result<T, Fault>;
@@ -30,11 +39,12 @@ pub struct Datum<'a> {
     bytes: &'a [u8],
     pub at: usize,
     empty_items: u64,
+    nested: usize,
 }
 
 impl<'a> Datum<'a> {
     pub fn new(bytes: &'a [u8], at: usize) -> Self {
-        Datum { bytes, at, empty_items: 0 }
+        Datum { bytes, at, empty_items: 0, nested: 0 }
     }
 
     #[inline(always)]
@@ -61,6 +71,15 @@ impl<'a> Datum<'a> {
             }
             Wire::Record(plan) => return self.skip_record(&plan.fields),
             Wire::Refused(inner) => return self.skip(inner),
+            Wire::Again(named) => {
+                self.nested += 1;
+                if self.nested > MAX_NESTED {
+                    return Err(Fault::Nested);
+                }
+                let named = named.upgrade().ok_or(Fault::Unfit)?; // the plan holds it
+                self.skip_record(named.get().ok_or(Fault::Unfit)?)?;
+                self.nested -= 1;
+            }
             Wire::Array(items, empty) => {
                 let mut blocks = Blocks::new(*empty);
                 while blocks.next(self)? {

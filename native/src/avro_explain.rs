@@ -38,6 +38,7 @@ fn words(fault: Fault) -> &'static str {
         Fault::Items => "a block of more items than there can be",
         Fault::Block => "a block that is not as long as it says",
         Fault::Key => "a key twice in a map",
+        Fault::Nested => "a record that contains itself too often",
         Fault::Null | Fault::Reader | Fault::Unfit | Fault::Full => "a value that its column does not take",
     }
 }

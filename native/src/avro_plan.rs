@@ -6,6 +6,8 @@ use arrow_schema::{DataType, TimeUnit};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use serde_json::Value;
+use std::collections::HashMap;
+use std::sync::{Arc, OnceLock, Weak};
 
 /// How a record of the writer becomes one row of the columns.
 #[derive(Default)]
@@ -14,7 +16,13 @@ pub struct Plan {
     /// The columns that the writer does not have: those with a default, and those that are NULL.
     pub defaults: Vec<Constant>,
     pub absent: Vec<usize>,
+    /// Of the whole plan: the records that contain themselves.
+    named: Vec<Arc<Named>>,
 }
+
+/// The fields of a record that contains itself; known once the plan is read.
+type Named = OnceLock<Vec<Field>>;
+type Names = HashMap<String, Arc<Named>>;
 
 /// A column that has the same value in every record, as a datum.
 pub struct Constant {
@@ -56,6 +64,8 @@ pub enum Wire {
     /// Whether the items take no bytes.
     Array(Box<Node>, bool),
     Map(Box<Node>),
+    /// A record that this is a part of, once more.
+    Again(Weak<Named>),
 }
 
 /// What the column makes of a value.
@@ -89,11 +99,19 @@ impl Plan {
     /// An error means that the plan is not one for these columns.
     pub fn new(plan: &str, columns: &[Column]) -> Result<Self, String> {
         let plan: Value = serde_json::from_str(plan).map_err(|error| format!("avro.plan: {error}"))?;
-        record(&plan, Some(columns))
+        let given = plan["named"].as_object().into_iter().flatten();
+        let names: Names = given.clone().map(|(name, _)| (name.clone(), Arc::default())).collect();
+        let mut found = record(&plan, Some(columns), &names)?;
+        for (name, plan) in given {
+            let fields = record(plan, None, &names)?.fields;
+            names.get(name).map(|named| named.set(fields));
+        }
+        found.named = names.into_values().collect();
+        Ok(found)
     }
 }
 
-fn record(plan: &Value, columns: Option<&[Column]>) -> Result<Plan, String> {
+fn record(plan: &Value, columns: Option<&[Column]>, names: &Names) -> Result<Plan, String> {
     let mut found = Plan { absent: (0..columns.map_or(0, <[Column]>::len)).collect(), ..Plan::default() };
     for field in list(plan, "fields")? {
         let column = field["column"].as_u64().map(|index| index as usize);
@@ -102,14 +120,14 @@ fn record(plan: &Value, columns: Option<&[Column]>) -> Result<Plan, String> {
         }
         let target = column.and_then(|index| columns?.get(index));
         let name = text(field, "name")?.into();
-        found.fields.push(Field { name, column, node: node(field, target)? });
+        found.fields.push(Field { name, column, node: node(field, target, names)? });
     }
     if !plan["defaults"].is_null() {
         for field in list(plan, "defaults")? {
             let column = field["column"].as_u64().ok_or("avro.plan: a default without a column")? as usize;
             take(&mut found.absent, column)?;
             let target = columns.and_then(|columns| columns.get(column));
-            let node = node(field, target)?;
+            let node = node(field, target, names)?;
             let datum = BASE64_STANDARD.decode(text(field, "datum")?).map_err(|_| "avro.plan: a datum")?;
             let mut end = Datum::new(&datum, 0);
             if end.skip(&node).is_err() || !end.is_over() {
@@ -131,11 +149,11 @@ fn take(absent: &mut Vec<usize>, index: usize) -> Result<(), String> {
     Ok(())
 }
 
-fn node(plan: &Value, column: Option<&Column>) -> Result<Node, String> {
+fn node(plan: &Value, column: Option<&Column>, names: &Names) -> Result<Node, String> {
     if plan["as"] == "refused" {
         let mut inner = plan.clone();
         inner.as_object_mut().map(|inner| inner.remove("as"));
-        let wire = Wire::Refused(Box::new(node(&inner, None)?));
+        let wire = Wire::Refused(Box::new(node(&inner, None, names)?));
         return Ok(Node { wire, expected: text(plan, "expected")?.into() });
     }
     let kind = text(plan, "avro")?;
@@ -158,18 +176,22 @@ fn node(plan: &Value, column: Option<&Column>) -> Result<Node, String> {
             Wire::Enum(symbols.collect::<Option<_>>().ok_or("avro.plan: a symbol")?)
         }
         ("union", _) => {
-            let branches = list(plan, "branches")?.iter().map(|branch| node(branch, column));
+            let branches = list(plan, "branches")?.iter().map(|branch| node(branch, column, names));
             Wire::Union(branches.collect::<Result<_, _>>()?)
         }
-        ("record", None) => Wire::Record(record(plan, None)?),
-        ("record", Some(Data::Struct(children, _))) => Wire::Record(record(plan, Some(children))?),
-        ("array", None) => Wire::Array(Box::new(node(&plan["items"], None)?), is_empty(plan)),
-        ("array", Some(Data::List(_, child))) => {
-            Wire::Array(Box::new(node(&plan["items"], Some(child))?), is_empty(plan))
+        ("recursive", None) => {
+            let named = names.get(text(plan, "record")?).ok_or("avro.plan: a record without a name")?;
+            Wire::Again(Arc::downgrade(named))
         }
-        ("map", None) => Wire::Map(Box::new(node(&plan["items"], None)?)),
+        ("record", None) => Wire::Record(record(plan, None, names)?),
+        ("record", Some(Data::Struct(children, _))) => Wire::Record(record(plan, Some(children), names)?),
+        ("array", None) => Wire::Array(Box::new(node(&plan["items"], None, names)?), is_empty(plan)),
+        ("array", Some(Data::List(_, child))) => {
+            Wire::Array(Box::new(node(&plan["items"], Some(child), names)?), is_empty(plan))
+        }
+        ("map", None) => Wire::Map(Box::new(node(&plan["items"], None, names)?)),
         ("map", Some(Data::Map(_, keys, values))) if keys.kind == DataType::Utf8 => {
-            Wire::Map(Box::new(node(&plan["items"], Some(values))?))
+            Wire::Map(Box::new(node(&plan["items"], Some(values), names)?))
         }
         _ => return Err(unfit(plan, column)),
     };

@@ -9,6 +9,7 @@ use crate::json::{Bad, Json, Res};
 use crate::refusal::{Kind, Refusal};
 use crate::units;
 use arrow_schema::DataType;
+use std::borrow::Cow;
 
 /// `_op`, `_ts_ms` and `_weight`, behind the table's columns.
 const CHANGE: usize = 3;
@@ -202,15 +203,15 @@ fn explain(columns: &mut [Column], row: usize, text: &[u8]) -> Result<(), Refusa
     Ok(())
 }
 
-type Members<'a> = Vec<(Vec<u8>, &'a [u8])>;
+type Members<'a> = Vec<(Cow<'a, [u8]>, &'a [u8])>;
 
 fn get<'a>(event: &Members<'a>, name: &str) -> Option<&'a [u8]> {
-    event.iter().find(|(found, _)| found == name.as_bytes()).map(|(_, value)| *value)
+    event.iter().find(|(found, _)| **found == *name.as_bytes()).map(|(_, value)| *value)
 }
 
 fn unique(event: &Members<'_>) -> Result<(), Refusal> {
     for name in ["after", "before", "op", "payload", "ts_ms"] {
-        if event.iter().filter(|(found, _)| found == name.as_bytes()).count() > 1 {
+        if event.iter().filter(|(found, _)| **found == *name.as_bytes()).count() > 1 {
             return Err(Refusal::malformed(format!("the field '{name}' occurs more than once")));
         }
     }

@@ -17,6 +17,8 @@ pub struct Decoder {
     /// Where payloads name their schema.
     frames: Option<Frames>,
     rows: usize,
+    /// Nobody wants to know why a record is refused, only its kind: words are left out where they cost.
+    pub brief: bool,
 }
 
 enum Format {
@@ -61,7 +63,7 @@ impl Decoder {
             other => return Err(format!("format {other} is not read natively")),
         };
         let indexed = matches!(format, Format::Protobuf(_));
-        Ok(Decoder { columns, format, frames: framed.then(|| Frames::new(indexed)), rows: 0 })
+        Ok(Decoder { columns, format, frames: framed.then(|| Frames::new(indexed)), rows: 0, brief: false })
     }
 
     /// Say what a header means: a plan (an empty one, where the format needs none), or why its records are
@@ -93,24 +95,28 @@ impl Decoder {
     /// the refusal `wants` a schema, nothing is known about the record until `learn` was called with its header.
     #[inline]
     pub fn decode(&mut self, payload: Option<&[u8]>) -> Result<usize, Refusal> {
-        let (columns, row) = (&mut self.columns, self.rows);
+        let (columns, row, brief) = (&mut self.columns, self.rows, self.brief);
         let taken = match (&mut self.format, payload) {
             (Format::Raw, payload) => raw(&mut columns[0], payload).map(|()| 1),
             (Format::Debezium(_), None) => Ok(0),
             (_, None) => Err(Refusal::malformed("the payload is null (a tombstone)")),
             (format, Some(payload)) => match (format, &mut self.frames) {
                 (_, Some(frames)) => match frames.lesson(payload)? {
-                    (Lesson::Avro(plan), end) => avro::decode(plan, columns, row, payload, end).map(|()| 1),
+                    (Lesson::Avro(plan), end) => {
+                        avro::decode(plan, columns, row, payload, end, brief).map(|()| 1)
+                    }
                     (Lesson::Protobuf(made), end) => made.decode(columns, row, &payload[end..]).map(|()| 1),
-                    (_, end) => json::decode(columns, row, &payload[end..]).map(|()| 1),
+                    (_, end) => json::decode(columns, row, &payload[end..], brief).map(|()| 1),
                 },
                 (Format::Csv(csv), None) => csv.decode(columns, row, payload),
-                (Format::Avro(Some(plan)), None) => avro::decode(plan, columns, row, payload, 0).map(|()| 1),
+                (Format::Avro(Some(plan)), None) => {
+                    avro::decode(plan, columns, row, payload, 0, brief).map(|()| 1)
+                }
                 (Format::Protobuf(Some(protobuf)), None) => {
                     protobuf.decode(columns, row, payload).map(|()| 1)
                 }
                 (Format::Debezium(described), None) => described.decode(columns, row, payload),
-                _ => json::decode(columns, row, payload).map(|()| 1),
+                _ => json::decode(columns, row, payload, brief).map(|()| 1),
             },
         };
         self.rows += *taken.as_ref().unwrap_or(&0);

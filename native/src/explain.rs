@@ -4,10 +4,11 @@
 //! reference decoder has it, so that both name the same fault of a record that has several.
 
 use crate::columns::{Column, Data};
-use crate::json::{Json, MAX_DEPTH, absent, key};
+use crate::json::{Json, MAX_DEPTH, Text, absent, find, key};
 use crate::refusal::{Kind, Refusal, quote, shorten};
 use crate::scalars::expected;
 use crate::units;
+use std::borrow::Cow;
 
 pub fn explain(columns: &mut [Column], row: usize, payload: &[u8]) -> Refusal {
     second_look(columns, row, payload, object)
@@ -23,6 +24,18 @@ pub fn second_look(columns: &mut [Column], row: usize, payload: &[u8], fill: Fil
     refused
         .err()
         .unwrap_or_else(|| Refusal::new(Kind::Other, "refused at first sight, but not at the second"))
+}
+
+/// Of what kind the fault is of a value, at the start of the text, that its column does not take. The text is
+/// known to be JSON.
+pub fn kind(column: &mut Column, text: &[u8]) -> Kind {
+    match &column.data {
+        _ if text[0] == b'n' => Kind::SchemaMismatch,
+        Data::Struct(..) | Data::List(..) | Data::Map(..) => {
+            inner(column, text).err().map_or(Kind::Other, |refusal| refusal.kind)
+        }
+        _ => Kind::TypeConversion,
+    }
 }
 
 fn top_level(payload: &[u8]) -> Result<&[u8], Refusal> {
@@ -62,6 +75,9 @@ fn unexpected(payload: &[u8], at: usize) -> String {
 
 /// Brackets outside of strings, whether or not they match.
 fn too_deep(payload: &[u8]) -> bool {
+    if payload.iter().filter(|byte| matches!(byte, b'[' | b'{')).count() <= MAX_DEPTH {
+        return false; // which is quickly said of most
+    }
     let (mut depth, mut quoted, mut at) = (0usize, false, 0);
     while let Some(byte) = payload.get(at) {
         match byte {
@@ -82,14 +98,14 @@ fn too_deep(payload: &[u8]) -> bool {
 }
 
 /// The names of an object and where their values start. The text is known to be JSON.
-pub fn members(text: &[u8]) -> Vec<(Vec<u8>, &[u8])> {
+pub fn members(text: &[u8]) -> Vec<(Cow<'_, [u8]>, &[u8])> {
     let mut json = Json::new(text);
-    let mut found = Vec::new();
+    let mut found = Vec::with_capacity(8);
     json.at = 1;
     let mut more = json.any(b'}').unwrap_or(false);
     while more {
         let Ok(name) = json.name() else { break };
-        found.push((name.unescaped().into_owned(), &text[json.at..]));
+        found.push((name.unescaped(), &text[json.at..]));
         more = json.skip(0).is_ok() && json.more(b'}').unwrap_or(false);
     }
     found
@@ -108,15 +124,20 @@ pub fn elements(text: &[u8]) -> Vec<&[u8]> {
 }
 
 pub fn object(columns: &mut [Column], row: usize, text: &[u8]) -> Result<(), Refusal> {
-    let members = members(text);
-    let count = |name: &str| members.iter().filter(|(found, _)| found == name.as_bytes()).count();
-    if let Some(name) = columns.iter().map(|column| &column.name).filter(|name| count(name) > 1).min() {
+    let (mut values, mut twice, mut next) = (vec![None; columns.len()], None::<&str>, 0);
+    for (name, value) in members(text) {
+        let Some(index) = find(columns, &Text::plain(&name), next) else { continue };
+        let column = &*columns[index].name;
+        if values[index].replace(value).is_some() && twice.is_none_or(|first| column < first) {
+            twice = Some(column);
+        }
+        next = index + 1;
+    }
+    if let Some(name) = twice {
         return Err(Refusal::malformed(format!("the field {} occurs more than once", quote(name))));
     }
-    for column in columns {
+    for (column, value) in columns.iter_mut().zip(values) {
         column.truncate(row);
-        let value =
-            members.iter().find(|(found, _)| found == column.name.as_bytes()).map(|(_, value)| *value);
         field(column, value).map_err(|refusal| refusal.within(&format!(".{}", column.name)))?;
     }
     Ok(())
@@ -135,19 +156,20 @@ fn field(column: &mut Column, value: Option<&[u8]>) -> Result<(), Refusal> {
 
 /// One value that is not null.
 fn inner(column: &mut Column, text: &[u8]) -> Result<(), Refusal> {
-    let unfit = Refusal::unfit(units::expected(column), describe(text));
+    let opens = match &column.data {
+        Data::Struct(..) | Data::Map(..) => Some(b'{'),
+        Data::List(..) => Some(b'['),
+        _ => None,
+    };
+    if opens.is_some_and(|opens| text[0] != opens) {
+        return Err(unfit(column, text));
+    }
     match &mut column.data {
         Data::Struct(children, rows) => {
-            if text[0] != b'{' {
-                return Err(unfit);
-            }
             object(children, *rows, text)?;
             *rows += 1;
         }
         Data::List(ends, child) => {
-            if text[0] != b'[' {
-                return Err(unfit);
-            }
             for (index, element) in elements(text).into_iter().enumerate() {
                 let step = format!("[{index}]");
                 if element[0] != b'n' {
@@ -159,9 +181,6 @@ fn inner(column: &mut Column, text: &[u8]) -> Result<(), Refusal> {
             ends.push(child.len() as i32);
         }
         Data::Map(ends, keys, values) => {
-            if text[0] != b'{' {
-                return Err(unfit);
-            }
             let members = members(text);
             let mut names: Vec<_> = members.iter().map(|(name, _)| name).collect();
             names.sort_unstable();
@@ -170,7 +189,7 @@ fn inner(column: &mut Column, text: &[u8]) -> Result<(), Refusal> {
                 return Err(Refusal::malformed(format!("the key {} occurs more than once", quote(&name))));
             }
             for (name, value) in members {
-                let shown = String::from_utf8_lossy(&name).into_owned();
+                let shown = String::from_utf8_lossy(&name);
                 let step = format!("[{}]", quote(&shown));
                 if value[0] == b'n' && !values.nullable {
                     return Err(Refusal::mismatch("NOT NULL, but the value is null").within(&step));
@@ -191,15 +210,19 @@ fn inner(column: &mut Column, text: &[u8]) -> Result<(), Refusal> {
             let rows = column.len();
             if Json::new(text).value(column, 0).is_err() {
                 column.truncate(rows);
-                return Err(unfit);
+                return Err(unfit(column, text));
             }
         }
     }
     Ok(())
 }
 
+fn unfit(column: &Column, text: &[u8]) -> Refusal {
+    Refusal::unfit(units::expected(column), describe(text))
+}
+
 fn key_of(keys: &mut Column, name: &[u8]) -> Option<()> {
-    key(keys, &crate::json::Text::plain(name)).ok()
+    key(keys, &Text::plain(name)).ok()
 }
 
 /// The value at the start of the text, in words. Containers are only counted.

@@ -1,12 +1,13 @@
 //! FORMAT json: one object a message, read straight into the columns that the schema asks for.
 //!
-//! The fast path only answers whether a record is good; what was wrong is found out by `explain`, which
-//! looks again at the bad ones, in the order in which the reference decoder does.
+//! The fast path answers whether a record is good, and of what kind a bad one is; what was wrong with it, in
+//! words, is found out by `explain`, which looks again at those that somebody asks about, in the order in
+//! which the reference decoder does.
 
 use crate::avro::days;
 use crate::columns::{Bytes, Column, Data};
-use crate::explain::explain;
-use crate::refusal::Refusal;
+use crate::explain::{self, explain};
+use crate::refusal::{Kind, Refusal};
 use crate::scalars;
 use crate::units::Unit;
 use arrow_schema::DataType;
@@ -14,40 +15,78 @@ use arrow_schema::DataType;
 /// Nesting beyond this is malformed, as in `formats/json_text.py`.
 pub const MAX_DEPTH: usize = 256;
 
+/// The depth of a record's own fields.
+const TOP: usize = 1;
+
 /// The record is not taken.
 pub struct Bad;
 pub type Res<T> = Result<T, Bad>;
 
-/// Append one record to the columns, or leave them as they were.
-pub fn decode(columns: &mut [Column], row: usize, payload: &[u8]) -> Result<(), Refusal> {
-    let taken = std::str::from_utf8(payload).is_ok() && {
-        let mut json = Json::new(payload);
-        json.record(columns, row).is_ok()
+/// Append one record to the columns, or leave them as they were. A refusal has no words if it is to be
+/// `brief`: only its kind.
+pub fn decode(columns: &mut [Column], row: usize, payload: &[u8], brief: bool) -> Result<(), Refusal> {
+    let kind = match std::str::from_utf8(payload) {
+        Ok(_) => Json::new(payload).record(columns, row),
+        Err(_) => Some(Kind::MalformedPayload),
     };
-    if taken {
-        return Ok(());
-    }
+    let Some(kind) = kind else { return Ok(()) };
     columns.iter_mut().for_each(|column| column.truncate(row));
-    Err(explain(columns, row, payload))
+    Err(if brief { Refusal::new(kind, "") } else { explain(columns, row, payload) })
 }
 
 /// A place in a payload that is UTF-8.
 pub struct Json<'a> {
     pub text: &'a [u8],
     pub at: usize,
+    /// The first column, in the order of the schema, whose value is not taken, and why. Reading goes on to
+    /// find out whether the text is JSON at all: if not, that is the fault.
+    unfit: Option<(usize, Kind)>,
 }
 
 impl<'a> Json<'a> {
     pub fn new(text: &'a [u8]) -> Self {
-        Json { text, at: 0 }
+        Json { text, at: 0, unfit: None }
     }
 
-    fn record(&mut self, columns: &mut [Column], row: usize) -> Res<()> {
+    /// None if the record is good.
+    fn record(&mut self, columns: &mut [Column], row: usize) -> Option<Kind> {
         self.space();
-        self.expect(b'{')?;
-        self.fields(columns, row, 1)?;
+        if self.peek().is_ok_and(|first| first != b'{') {
+            return Some(self.no_object());
+        }
+        let read = self.expect(b'{').and_then(|()| self.fields(columns, row, TOP));
         self.space();
-        if self.at == self.text.len() { Ok(()) } else { Err(Bad) }
+        match read {
+            Ok(()) if self.at == self.text.len() => self.unfit.map(|(_, kind)| kind),
+            _ => Some(Kind::MalformedPayload),
+        }
+    }
+
+    #[cold]
+    fn no_object(&mut self) -> Kind {
+        let read = self.skip(0);
+        self.space();
+        let whole = read.is_ok() && self.at == self.text.len();
+        if whole { Kind::SchemaMismatch } else { Kind::MalformedPayload }
+    }
+
+    /// A column's value, which begins at `start`, is not taken: if it is JSON, take note and go on behind it.
+    #[cold]
+    fn note(&mut self, column: &mut Column, index: usize, row: usize, start: usize) -> Res<()> {
+        column.truncate(row);
+        self.at = start;
+        self.skip(TOP)?;
+        let kind = explain::kind(column, &self.text[start..]);
+        column.truncate(row);
+        column.push_null(); // so that it is seen if it is named twice
+        self.keep(index, kind);
+        Ok(())
+    }
+
+    fn keep(&mut self, index: usize, kind: Kind) {
+        if self.unfit.is_none_or(|(first, _)| index < first) {
+            self.unfit = Some((index, kind));
+        }
     }
 
     #[inline(always)]
@@ -126,7 +165,13 @@ impl<'a> Json<'a> {
                     if column.len() != row {
                         return Err(Bad); // named twice
                     }
-                    self.value(column, depth)?;
+                    let start = self.at;
+                    if self.value(column, depth).is_err() {
+                        if depth > TOP {
+                            return Err(Bad);
+                        }
+                        self.note(column, index, row, start)?;
+                    }
                     next = index + 1;
                     found += 1;
                 }
@@ -135,9 +180,11 @@ impl<'a> Json<'a> {
             more = self.more(b'}')?;
         }
         if found < columns.len() {
-            for column in columns {
-                if column.len() == row {
-                    absent(column)?;
+            for (index, column) in columns.iter_mut().enumerate().filter(|(_, column)| column.len() == row) {
+                match absent(column) {
+                    Err(bad) if depth > TOP => return Err(bad),
+                    Err(_) => self.keep(index, Kind::SchemaMismatch),
+                    Ok(()) => {}
                 }
             }
         }

@@ -6,6 +6,7 @@ pub mod avro_datum;
 pub mod avro_explain;
 pub mod avro_plan;
 pub mod columns;
+pub mod costs;
 pub mod csv;
 pub mod debezium;
 pub mod decoder;

@@ -2,11 +2,13 @@
 //! Arrow's C interface has it, without a copy.
 
 use crate::decoder::Decoder;
-use crate::kafka::client::Client;
+use crate::kafka::client::{Client, lock};
+use crate::kafka::letters::{Carried, Form};
+use crate::kafka::post::Post;
 use crate::kafka::reader::{Limits, Reader};
-use crate::kafka::rows::{Keep, Origin, Rejected, Rows, Whole};
+use crate::kafka::rows::{Keep, Origin, Rejected, Rows, Stretch, Whole};
 use crate::kafka::settings::Settings;
-use crate::kafka::trouble::{FAULT, Trouble};
+use crate::kafka::trouble::{AUTHENTICATION, FAULT, SSL, Trouble};
 use crate::refusal::{Kind, Wanted};
 use arrow_data::ArrayData;
 use arrow_data::ffi::FFI_ArrowArray;
@@ -17,7 +19,8 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyCapsule, PyTuple};
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::time::Duration;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 /// Columns of equal length, to be taken over by `pyarrow.record_batch`.
 #[pyclass(frozen)]
@@ -86,6 +89,12 @@ impl PyDecoder {
     #[getter]
     fn wanted<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyBytes>> {
         self.wanted.as_ref().map(|wanted| PyBytes::new(py, &wanted.header))
+    }
+
+    /// Refusals need have no words from now on: only their kinds count.
+    #[setter]
+    fn set_brief(&mut self, brief: bool) {
+        self.decoder.brief = brief;
     }
 
     #[pyo3(signature = (header, plan, kind="", message=""))]
@@ -193,9 +202,18 @@ impl PyReader {
         self.reader.add(topic, partition, start, end);
     }
 
-    /// How many refused records a read hands over, None for all, and whether with their bytes.
-    fn keep(&mut self, most: Option<usize>, whole: bool) {
-        self.reader.rows.keep = Keep { most: most.unwrap_or(usize::MAX), whole };
+    /// How many refused records a read hands over, None for all, and whether with their bytes. Where they become
+    /// letters, so many do, and `told` of them, None for all, are handed over besides, without their bytes.
+    fn keep(&mut self, most: Option<usize>, whole: bool, told: Option<usize>) {
+        let all = |limit: Option<usize>| limit.unwrap_or(usize::MAX);
+        self.reader.rows.keep(Keep { most: all(most), whole, told: all(told) });
+    }
+
+    /// Make letters of refused records. All ranges have been added by then.
+    fn letters(&mut self, letters: &PyLetters) {
+        let places = self.reader.ranges.iter().map(|range| (range.topic.as_str(), range.number));
+        lock(&letters.post).origins(places);
+        self.reader.rows.letters = Some(letters.post.clone());
     }
 
     fn read<'py>(&mut self, py: Python<'py>, timeout_ms: u64) -> PyResult<Read<'py>> {
@@ -261,6 +279,77 @@ impl PyReader {
     }
 }
 
+/// Dead letters of one task, from its reader to their topic. Used by one thread at a time.
+#[pyclass(name = "Letters", frozen)]
+pub struct PyLetters {
+    post: Arc<Mutex<Post>>,
+}
+
+/// (topic, partition, from, up to, how many)
+type KeptOut = (String, i32, i64, i64, usize);
+
+#[pymethods]
+impl PyLetters {
+    #[new]
+    fn new(
+        settings: Vec<(String, String)>,
+        topic: String,
+        source: &str,
+        carries_value: bool,
+        most: usize,
+        patience_ms: u64,
+    ) -> PyResult<Self> {
+        let client = Client::get(Settings::new(&settings).map_err(value_error)?).map_err(value_error)?;
+        let form = Form::new(source, Carried { value: carries_value, most });
+        let post = Post::new(client, topic, form, Duration::from_millis(patience_ms));
+        Ok(PyLetters { post: Arc::new(Mutex::new(post)) })
+    }
+
+    /// How many letters wait to be granted.
+    #[getter]
+    fn staged(&self) -> usize {
+        lock(&self.post).staged()
+    }
+
+    /// Let the first so many go; the others are taken back, and these are where they are. An error is (code, text).
+    fn grant(&self, py: Python<'_>, count: usize) -> PyResult<Vec<KeptOut>> {
+        let stretches = py.detach(|| guarded(|| lock(&self.post).grant(count)))?.map_err(trouble)?;
+        let told =
+            |(topic, number, part): (String, i32, Stretch)| (topic, number, part.start, part.end, part.count);
+        Ok(stretches.into_iter().map(told).collect())
+    }
+
+    /// Send what was granted; how many letters are not durable after so long. An error is (code, text).
+    fn flush(&self, py: Python<'_>, timeout_ms: u64) -> PyResult<usize> {
+        let until = Instant::now() + Duration::from_millis(timeout_ms);
+        py.detach(|| guarded(|| lock(&self.post).flush(until)))?.map_err(trouble)
+    }
+
+    /// What is in the way of those that wait.
+    #[getter]
+    fn trouble(&self) -> String {
+        lock(&self.post).trouble.clone()
+    }
+
+    /// Letters that somebody else must send: (key, value, headers).
+    fn returned<'py>(&self, py: Python<'py>) -> Vec<Returned<'py>> {
+        let bytes = |bytes: Option<Vec<u8>>| bytes.map(|bytes| PyBytes::new(py, &bytes));
+        let letters = lock(&self.post).returned().into_iter();
+        let headers = |headers: Vec<(Vec<u8>, Option<Vec<u8>>)>| {
+            headers.into_iter().map(|(name, value)| (text(&name), bytes(value))).collect()
+        };
+        letters.map(|(key, value, told)| (bytes(key), bytes(value), headers(told))).collect()
+    }
+}
+
+/// (key, value, headers)
+type Returned<'py> = (Bytes<'py>, Bytes<'py>, Vec<(String, Bytes<'py>)>);
+
+/// Kafka's protocol has names in UTF-8.
+fn text(name: &[u8]) -> String {
+    String::from_utf8_lossy(name).into_owned()
+}
+
 fn bad_record(py: Python<'_>, bad: Rejected) -> BadRecord<'_> {
     let Rejected { range, offset, before, refusal, record } = bad;
     let (kind, message, path) = (refusal.kind.name(), refusal.message(), refusal.path().to_owned());
@@ -269,8 +358,6 @@ fn bad_record(py: Python<'_>, bad: Rejected) -> BadRecord<'_> {
 
 fn whole<'py>(py: Python<'py>, record: &Whole) -> Record<'py> {
     let bytes = |bytes: &Option<Vec<u8>>| bytes.as_ref().map(|bytes| PyBytes::new(py, bytes));
-    // Kafka's protocol has names in UTF-8.
-    let text = |name: &Vec<u8>| String::from_utf8_lossy(name).into_owned();
     let headers = record.headers.iter().map(|(name, value)| (text(name), bytes(value))).collect();
     (record.timestamp, bytes(&record.key), bytes(&record.value), headers)
 }
@@ -303,10 +390,30 @@ fn origin(name: &str) -> PyResult<Origin> {
     })
 }
 
+/// Nanoseconds that a bad record costs: (to find, to skip, to find words, to make a letter), each over what
+/// comes before it; see `costs.rs`.
+#[pyfunction]
+fn costs(
+    py: Python<'_>,
+    format: &str,
+    schema: &Bound<'_, PyAny>,
+    options: HashMap<String, String>,
+    values: Vec<Bound<'_, PyBytes>>,
+    rounds: usize,
+) -> PyResult<(f64, f64, f64, f64)> {
+    let schema = schema_of(schema)?;
+    let values: Vec<&[u8]> = values.iter().map(|value| value.as_bytes()).collect();
+    let found = py.detach(|| crate::costs::costs(format, &schema, &options, &values, rounds));
+    found.map(|found| (found.find, found.skip, found.words, found.letter)).map_err(value_error)
+}
+
 #[pymodule]
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    module.add("REFUSALS", (AUTHENTICATION, SSL))?;
     module.add_class::<Batch>()?;
     module.add_class::<PyDecoder>()?;
+    module.add_class::<PyLetters>()?;
+    module.add_function(wrap_pyfunction!(costs, module)?)?;
     module.add_class::<PyReader>()
 }

@@ -76,7 +76,7 @@ impl Refusal {
     pub fn unfit(expected: impl AsRef<str>, found: impl AsRef<str>) -> Self {
         Refusal::new(
             Kind::TypeConversion,
-            format!("expected {}, found {}", expected.as_ref(), found.as_ref()),
+            ["expected ", expected.as_ref(), ", found ", found.as_ref()].concat(),
         )
     }
 
@@ -97,6 +97,11 @@ impl Refusal {
         self.path.strip_prefix('.').unwrap_or(&self.path)
     }
 
+    pub fn reason(&self) -> &str {
+        &self.reason
+    }
+
+    /// The path and the reason.
     pub fn message(&self) -> String {
         if self.path.is_empty() {
             return self.reason.clone();
@@ -116,5 +121,9 @@ pub fn shorten(text: &str) -> String {
 }
 
 pub fn quote(text: &str) -> String {
+    let plain = |byte: u8| matches!(byte, b' '..=b'~') && !matches!(byte, b'\'' | b'\\');
+    if text.len() <= SHOWN && text.bytes().all(plain) {
+        return ["'", text, "'"].concat(); // as most are
+    }
     format!("'{}'", shorten(text).escape_debug().to_string().replace("\\\"", "\""))
 }

@@ -246,16 +246,12 @@ fn zone(text: &[u8]) -> Option<i64> {
 
 /// What a column of this type takes, for messages.
 pub fn expected(kind: &DataType) -> String {
-    let integer = |name: &str, bits: u32| {
-        let end = 1i128 << (bits - 1);
-        format!("{name} (an integer from {} to {})", -end, end - 1)
-    };
     match kind {
         DataType::Boolean => "BOOLEAN (true or false)".into(),
-        DataType::Int8 => integer("TINYINT", 8),
-        DataType::Int16 => integer("SMALLINT", 16),
-        DataType::Int32 => integer("INT", 32),
-        DataType::Int64 => integer("BIGINT", 64),
+        DataType::Int8 => "TINYINT (an integer from -128 to 127)".into(),
+        DataType::Int16 => "SMALLINT (an integer from -32768 to 32767)".into(),
+        DataType::Int32 => "INT (an integer from -2147483648 to 2147483647)".into(),
+        DataType::Int64 => "BIGINT (an integer from -9223372036854775808 to 9223372036854775807)".into(),
         DataType::Float32 => "FLOAT (a finite number)".into(),
         DataType::Float64 => "DOUBLE (a finite number)".into(),
         DataType::Decimal128(precision, scale) => {

@@ -121,7 +121,7 @@ fn get<'a>(text: &'a [u8], name: &str) -> Option<&'a [u8]> {
     if text.first() != Some(&b'{') {
         return None;
     }
-    members(text).into_iter().rev().find(|(found, _)| found == name.as_bytes()).map(|(_, value)| value)
+    members(text).into_iter().rev().find(|(found, _)| **found == *name.as_bytes()).map(|(_, value)| value)
 }
 
 fn string(text: &[u8]) -> Option<Vec<u8>> {

@@ -1,4 +1,6 @@
-"""SIGKILL of driver and Python workers while a tenth of the records is poison: nothing missing, nothing twice.
+"""SIGKILL of driver and Python workers while a tenth of the records is poison, in JSON, Avro and Protobuf.
+
+Nothing is missing, and nothing is there twice.
 
 FOREBAY_CHAOS_LETTERS sets how often the driver is killed (1), FOREBAY_CHAOS_SEED which random moments.
 """
@@ -10,6 +12,8 @@ import os
 import random
 import signal
 import time
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -27,27 +31,84 @@ from forebay.deadletter.letter import Letter
 KILLS = int(os.environ.get("FOREBAY_CHAOS_LETTERS", "1"))
 WORKERS = 3  # killed before each driver
 SEED = int(os.environ.get("FOREBAY_CHAOS_SEED", str(random.randrange(1_000_000))))
-RECORDS = 6_000 * KILLS + 6_000
-PIPELINE = """
-CREATE SOURCE poison (id BIGINT NOT NULL, price DECIMAL(9, 2), tags ARRAY<STRING>)
-FROM KAFKA (brokers = '{brokers}', topic = '{topic}', group_id = '{topic}', max_records_per_batch = 1000) FORMAT JSON
-ON ERROR = 'dead_letter' WITH (dead_letter_topic = '{dlq}', max_errors_per_second = 0);
-CREATE MATERIALIZED VIEW plain AS SELECT id FROM poison;
+RECORDS = 2_000 * KILLS + 2_000  # of each format
+
+
+@dataclass(frozen=True)
+class Form:
+    """A format: how a good record is written, what is poison to it, how its source is declared."""
+
+    good: Callable[[int], bytes]
+    poison: tuple[bytes | None, ...]
+    options: str = ""
+
+
+def varint(number: int) -> bytes:
+    out = bytearray()
+    while number > 127:
+        out.append(number & 127 | 128)
+        number >>= 7
+    return bytes([*out, number])
+
+
+AVRO = json.dumps(
+    {
+        "type": "record",
+        "name": "Order",
+        "fields": [
+            {"name": "id", "type": ["null", "long"]},
+            {
+                "name": "price",
+                "type": {"type": "bytes", "logicalType": "decimal", "precision": 12, "scale": 2},
+            },
+            {"name": "tags", "type": {"type": "array", "items": "string"}},
+        ],
+    }
+)
+PROTOBUF = (
+    'syntax = "proto3"; message Order { optional int64 id = 1; uint64 price = 2; repeated string tags = 3; }'
+)
+FORMS = {
+    "json": Form(
+        lambda number: json.dumps({"id": number}).encode(),
+        (
+            b'{"id": ', b"\xff\xfe\x00", b"", None, b"[1]", b'{"price": 1}', b'{"id": "7"}',
+            b'{"id": 1, "price": 1.234}', b'{"id": 1, "tags": [1]}', b'{"id": 9223372036854775808}',
+        ),
+    ),
+    "avro": Form(
+        lambda number: b"\2" + varint(2 * number) + b"\2\1\0",
+        (  # cut short, a byte too many, no branch, an endless array, no UTF-8, NULL, more digits than the column has
+            b"\2\2", b"\2\2\2\1\0\0", b"\4\2\2\1\0", b"", None, b"\2\2\2\1" + varint(2**63),
+            b"\2\2\2\1\2\2\xff\0", b"\0\2\1\0", b"\2\2\x0a\x7f\xff\xff\xff\xff\0",
+        ),
+        f", 'avro.schema' = '{AVRO}'",
+    ),
+    "protobuf": Form(
+        lambda number: b"\x08" + varint(number),
+        (  # cut short, no field, an absurd length, no UTF-8, without the id, more than BIGINT holds
+            b"\x08", b"\x00", b"", None, b"\x08\x01\x1a\xff\xff\xff\xff\x07", b"\x08\x01\x1a\x01\xff",
+            b"\x10\x01", b"\x08\x01\x10" + varint(2**64 - 1),
+        ),
+        f", 'protobuf.schema' = '{PROTOBUF}'",
+    ),
+}  # fmt: skip
+SOURCE = """
+CREATE SOURCE {form} (id BIGINT NOT NULL, price {price}, tags ARRAY<STRING>)
+FROM KAFKA (brokers = '{brokers}', topic = '{topic}', group_id = '{topic}', max_records_per_batch = 400{options})
+FORMAT {form} ON ERROR = 'dead_letter' WITH (dead_letter_topic = '{dlq}', max_errors_per_second = 0);
+CREATE MATERIALIZED VIEW {form}_v AS SELECT id FROM {form};
 """
-POISON: tuple[bytes | None, ...] = (
-    b'{"id": ', b"\xff\xfe\x00", b"", None, b"[1]", b'{"price": 1}', b'{"id": "7"}', b'{"id": 1, "price": 1.234}',
-    b'{"id": 1, "tags": [1]}', b'{"id": 9223372036854775808}',
-)  # fmt: skip
 
 
-def poison(number: int) -> tuple[bytes | None, bytes | None, list[tuple[str, bytes | None]]]:
+def poison(form: str, number: int) -> tuple[bytes | None, bytes | None, list[tuple[str, bytes | None]]]:
     """Key, value and headers of a bad record, each its own."""
-    value = POISON[number // 10 % len(POISON)]
+    values = FORMS[form].poison
     key = None if number % 3 == 0 else b"\x00%d" % number
-    return key, value, [("n", str(number).encode()), ("n", None)]
+    return key, values[number // 10 % len(values)], [("n", str(number).encode()), ("n", None)]
 
 
-def produce(cluster: Cluster, topic: str) -> dict[tuple[str, int, int], Any]:
+def produce(cluster: Cluster, topic: str, form: str) -> dict[tuple[str, int, int], Any]:
     """All records; every tenth is bad. Returns the bad ones by their place."""
     producer = Producer({**cluster.client, "acks": "all", "linger.ms": 5}, logger=QUIET)
     placed: dict[tuple[str, int, int], Any] = {}
@@ -55,15 +116,15 @@ def produce(cluster: Cluster, topic: str) -> dict[tuple[str, int, int], Any]:
     def bad_placed(number: int) -> Any:
         def on_delivery(error: Any, message: Any) -> None:
             assert error is None
-            placed[message.topic(), message.partition(), message.offset()] = poison(number)
+            placed[message.topic(), message.partition(), message.offset()] = poison(form, number)
 
         return on_delivery
 
     for number in range(RECORDS):
         if number % 10:
-            producer.produce(topic, json.dumps({"id": number}), partition=number % 3)
+            producer.produce(topic, FORMS[form].good(number), partition=number % 3)
         else:
-            key, value, headers = poison(number)
+            key, value, headers = poison(form, number)
             producer.produce(
                 topic, value, key, partition=number % 3, headers=headers, on_delivery=bad_placed(number)
             )
@@ -110,14 +171,22 @@ def test_good_records_are_there_once_and_every_bad_one_has_its_letter_whoever_is
 ) -> None:
     print(f"seed {SEED}")
     moments = random.Random(SEED)
-    home, script, topic, dlq = tmp_path / "home", tmp_path / "p.sql", cluster.make_topic(3), unique("dlq")
-    script.write_text(PIPELINE.format(brokers=cluster.bootstrap_servers, topic=topic, dlq=dlq))
-    bad = produce(cluster, topic)
+    home, script = tmp_path / "home", tmp_path / "p.sql"
+    dlqs = {form: unique(f"dlq-{form}") for form in FORMS}
+    bad, written = {}, ""
+    for form, dlq in dlqs.items():
+        topic, price = cluster.make_topic(3), "BIGINT" if form == "protobuf" else "DECIMAL(9, 2)"
+        bad[form] = produce(cluster, topic, form)
+        written += SOURCE.format(
+            form=form, brokers=cluster.bootstrap_servers, topic=topic, dlq=dlq, price=price,
+            options=FORMS[form].options,
+        )  # fmt: skip
+    script.write_text(written)
     runs: list[Pipeline] = []
     killed = 0
     try:
         for kill in range(KILLS):
-            runs.append(Pipeline(script, home, tmp_path / f"run-{kill}.log"))
+            runs.append(Pipeline(script, home, tmp_path / f"run-{kill}.log", view="json_v"))
             runs[-1].await_running(first_batch=True)
             for _ in range(WORKERS):
                 time.sleep(moments.uniform(0, 1.5))  # the moment is what is random here
@@ -127,7 +196,7 @@ def test_good_records_are_there_once_and_every_bad_one_has_its_letter_whoever_is
             time.sleep(moments.uniform(0, 1.0))
             assert runs[-1].process.poll() is None, runs[-1].log.read_text()
             runs[-1].kill(whole_group=kill % 2 == 0)
-        reached = last(home / "views" / "plain" / "checkpoint", "commits")
+        reached = last(home / "views" / "json_v" / "checkpoint", "commits")
         runs.append(Pipeline(script, home, tmp_path / "final.log", "--until-caught-up", "--timeout", "150"))
         assert runs[-1].process.wait(200) == 0, runs[-1].log.read_text()
     finally:
@@ -137,18 +206,21 @@ def test_good_records_are_there_once_and_every_bad_one_has_its_letter_whoever_is
     print(f"{killed} workers and {KILLS} drivers killed, {reached + 1} batches done before the last run")
     assert killed, "no worker was killed: this has shown nothing"
 
-    rows = DeltaTable(str(home / "views" / "plain" / "table")).to_pyarrow_table()["id"].to_pylist()
-    assert sorted(rows) == [number for number in range(RECORDS) if number % 10]
-    found: dict[tuple[str, int, int], Letter] = {}
-    for letter in letters(cluster, dlq):
-        found.setdefault(letter.identity, letter)
-    assert found.keys() == bad.keys()
-    for place, letter in found.items():
-        assert (letter.key, letter.value, list(letter.headers)) == bad[place]
     catalog = Catalog(home / "catalog.db")
     try:
-        [errors] = catalog.source_errors()
-        assert (errors.errors_total, errors.dlq_total, errors.rate_limited) == (len(bad), len(bad), 0)
-        assert catalog.ledger("poison") == []
+        errors = {each.source_name: each for each in catalog.source_errors()}
+        for form, dlq in dlqs.items():
+            table = DeltaTable(str(home / "views" / f"{form}_v" / "table")).to_pyarrow_table()
+            assert sorted(table["id"].to_pylist()) == [n for n in range(RECORDS) if n % 10], form
+            found: dict[tuple[str, int, int], Letter] = {}
+            for letter in letters(cluster, dlq):
+                found.setdefault(letter.identity, letter)
+            assert found.keys() == bad[form].keys(), form
+            for place, letter in found.items():
+                assert (letter.key, letter.value, list(letter.headers)) == bad[form][place], form
+            counted = errors[form]
+            expected = (len(bad[form]), len(bad[form]), 0)
+            assert (counted.errors_total, counted.dlq_total, counted.rate_limited) == expected, form
+            assert catalog.ledger(form) == []
     finally:
         catalog.close()

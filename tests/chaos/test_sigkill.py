@@ -76,9 +76,9 @@ class Production(threading.Thread):
 class Pipeline:
     """`forebay run` in a process group of its own."""
 
-    def __init__(self, script: Path, home: Path, log: Path, *arguments: str) -> None:
+    def __init__(self, script: Path, home: Path, log: Path, *arguments: str, view: str = "plain") -> None:
         self.log = log
-        self._checkpoint = home / "views" / "plain" / "checkpoint"
+        self._checkpoint = home / "views" / view / "checkpoint"
         self._before = last(self._checkpoint, "commits")
         with log.open("wb") as words:
             self.process = subprocess.Popen(

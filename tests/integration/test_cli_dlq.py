@@ -156,6 +156,10 @@ def test_discard_needs_a_reason_and_a_choice(home: Home) -> None:
     rows = json.loads(home.run("ls", "-o", "json", "-w", "state = 'discarded'"))
     assert [row["state_reason"] for row in rows] == ["junk", "junk"]
     assert "none needed: it is discarded (junk)" in home.run("show", rows[0]["id"])
+    assert "which letters?" in home.run("reopen", status=2)
+    assert "1 letter reopened" in home.run("reopen", "--id", rows[0]["id"])
+    [other] = json.loads(home.run("ls", "-o", "json", "-w", "state = 'discarded'"))
+    assert other["id"] == rows[1]["id"]
 
 
 def test_recover_says_that_there_is_nothing(home: Home) -> None:
@@ -176,6 +180,6 @@ def test_errors_say_what_to_do(home: Home) -> None:
 
 def test_help_teaches_with_examples() -> None:
     runner = CliRunner()
-    for command in ("ls", "show", "stats", "replay", "export", "discard", "recover"):
+    for command in ("ls", "show", "stats", "replay", "export", "discard", "reopen", "recover"):
         assert "Example" in runner.invoke(app, ["dlq", command, "--help"]).output
     assert "forebay dlq replay --source orders" in runner.invoke(app, ["dlq", "--help"]).output

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
+import threading
 import time
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import TopicPartition
+from confluent_kafka import Producer, TopicPartition
 from sessions import PATIENCE_S, caught_up, connect, name, rows
-from support import Cluster, eventually, unique
+from support import QUIET, Cluster, eventually, unique
 
 import forebay
 from forebay.deadletter.letter import Letter
@@ -315,6 +318,42 @@ def test_the_limit_holds_over_all_tasks_and_what_it_keeps_out_is_in_the_ledger(
         lettered = {letter.offset for letter in found if letter.partition == number}
         bad = set(range(high)) if number == 0 else set()  # every other record went to partition 0
         assert bad <= covered | lettered
+
+
+def test_letters_of_all_tasks_together_come_at_the_rate_within_a_tenth(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    """Two views over one source, each with tasks of its own, while more poison arrives than the limit lets by."""
+    topic, source, dlq, rate, window_s = cluster.make_topic(2), name("rate"), unique("dlq"), 200, 5.0
+    ended = threading.Event()
+
+    def poison() -> None:
+        producer = Producer({**cluster.client, "linger.ms": 5}, logger=QUIET)
+        while not ended.wait(0.05):
+            for number in range(100):
+                producer.produce(topic, b"{", partition=number % 2)
+            producer.flush()
+
+    with connect(tmp_path) as db:
+        db.execute(source_sql(cluster, source, topic, to_topic(dlq, max_errors_per_second=rate)))
+        for view in ("a", "b"):
+            db.execute(f"CREATE MATERIALIZED VIEW {source}_{view} AS SELECT id FROM {source}")
+        writing = threading.Thread(target=poison)
+        writing.start()
+        try:
+            eventually(lambda: counts(db, source)[3], "the limit is reached", PATIENCE_S)
+            over = time.monotonic() + window_s
+            eventually(lambda: time.monotonic() > over, "the window is over", window_s + 5)
+        finally:
+            ended.set()
+            writing.join()
+    asked = Counter(letter.failed_at_ms / 1000 for letter in letters(cluster, dlq))
+    moments = sorted(asked)
+    gaps = [later - sooner for sooner, later in itertools.pairwise(moments)]
+    granted = asked.total() - asked[moments[0]]  # the first found the bucket full
+    assert sum(gaps) > window_s / 2
+    assert granted <= 1.1 * rate * sum(gaps)
+    assert granted >= 0.9 * rate * sum(min(gap, 1.0) for gap in gaps)  # it holds one second's worth
 
 
 @pytest.mark.parametrize(

@@ -182,6 +182,39 @@ def test_discarded_letters_are_not_replayed(session: forebay.Session, case: Case
     assert letters.where("state = 'open'").discard("rest") == 0
 
 
+def test_what_is_reopened_is_replayed_and_what_was_replayed_is_not_reopened(
+    session: forebay.Session, case: Case
+) -> None:
+    case.fail(session, [BROKEN, NO_ID])
+    letters = session.dead_letters(case.source)
+    letters.where("error_kind = 'MalformedPayload'").discard("junk")
+    assert letters.replay().sent == 1
+    assert letters.reopen(dry_run=True) == 1
+    assert sorted(states(session, case).values()) == ["discarded", "replayed"]
+    done = session.sql(f"REOPEN DEAD LETTERS FROM {case.source} WHERE state_reason = 'junk'").rows()
+    assert done[0]["reopened"] == 1
+    assert sorted(states(session, case).values()) == ["open", "replayed"]
+    assert letters.replay().sent == 1
+    assert letters.reopen() == 0
+
+
+def test_show_of_a_cut_letter_reads_the_rest_from_the_topic(session: forebay.Session, case: Case) -> None:
+    long = b'{"pad": "' + b"x" * 5_000 + b'", "id": 1, "price": "cheap"}'
+    [message] = case.cluster.produce(case.topic, [long])
+    [letter] = case.letters(session, [message])
+    case.write([letter.cut(100)])
+    id = f"{letter.topic}/{letter.partition}/{letter.offset}"
+    found = session.dead_letters(case.source).explain(id)
+    assert found.span is not None
+    assert long[slice(*found.span)] == b'"cheap"'
+    assert found.now == "refused, for the same reason"
+    gone = TopicPartition(case.topic, message.partition(), message.offset() + 1)
+    [deleted] = case.cluster.admin.delete_records([gone]).values()
+    deleted.result(30)
+    found = session.dead_letters(case.source).explain(id)
+    assert found.now.startswith("not tried: the letter has only a part")
+
+
 def test_a_topic_that_does_not_exist_is_not_made(session: forebay.Session, case: Case) -> None:
     case.fail(session, [BROKEN])
     with pytest.raises(forebay.errors.UnknownTopicError, match="there is no topic 'nowhere'"):

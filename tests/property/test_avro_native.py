@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Sequence
 from typing import Any
 
+import fastavro
 import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -33,6 +35,8 @@ def check_agreement(schema: StructType, given: dict[str, str], values: Sequence[
         assert [item[:2] for item in bad] == [(record.index, record.kind) for record in expected.bad]
         assert batch.schema.equals(expected.batch.schema)
         assert alike(batch.to_pylist(), expected.batch.to_pylist())
+    made.brief = True
+    assert [item[:2] for item in made.decode(list(values))[1]] == [item[:2] for item in bad]
     for item, record in zip(bad, expected.bad, strict=True):
         # What a column refuses is said in the same words; a map's key in the path is quoted differently.
         quoted = "['" in record.message or '["' in record.message
@@ -82,6 +86,39 @@ def test_both_read_the_same_numbers(payloads: list[bytes]) -> None:
         "fields": [{"name": "y", "type": {"type": "array", "items": "long"}}],
     }
     check_agreement(columns, {"avro.schema": json.dumps(schema)}, payloads)
+
+
+def trees() -> st.SearchStrategy[dict[str, Any]]:
+    def node(children: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]]:
+        return st.fixed_dictionaries(
+            {"kids": st.lists(children, max_size=3), "x": st.integers(-5, 5), "next": st.none() | children}
+        )
+
+    leaf = st.fixed_dictionaries({"kids": st.just([]), "x": st.integers(-5, 5), "next": st.none()})
+    return st.recursive(leaf, node, max_leaves=8)
+
+
+@settings(max_examples=100, deadline=None, suppress_health_check=SLOW)
+@given(st.lists(trees(), max_size=4), st.data())
+def test_both_read_over_a_record_that_contains_itself(written: list[Any], data: st.DataObject) -> None:
+    fields = [
+        {"name": "kids", "type": {"type": "array", "items": "R"}},
+        {"name": "next", "type": ["null", "R"]},
+        {"name": "x", "type": "long"},
+    ]
+    schema = {"type": "record", "name": "R", "fields": fields}
+    payloads = []
+    for tree in written:
+        out = io.BytesIO()
+        fastavro.schemaless_writer(out, schema, tree)
+        payloads.append(out.getvalue())
+    columns, given = StructType([StructField("x", LongType())]), {"avro.schema": json.dumps(schema)}
+    good = AvroDecoder(columns, given).decode(payloads).batch.to_pylist()
+    assert good == [{"x": tree["x"]} for tree in written]
+    deep = [b"\0\2" * levels + b"\0\0" + b"\2" * (levels + 1) for levels in (99, 100, 101, 5000)]
+    damaged = [data.draw(damage(payload)) for payload in payloads]
+    check_agreement(columns, given, [*payloads, *deep, *damaged])
+    assert len(AvroDecoder(columns, given).decode(deep).bad) == 2
 
 
 def test_a_plan_for_other_columns_is_not_taken() -> None:

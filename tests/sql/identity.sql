@@ -124,6 +124,8 @@ REPLAY DEAD LETTERS FROM t WHERE field IS NOT NULL OR NOT (offset BETWEEN 5 AND 
 REPLAY DEAD LETTERS FROM `odd name` DRY RUN
 DISCARD DEAD LETTERS FROM t WHERE timestamp < TIMESTAMP '2026-01-01 00:00:00' REASON 'before the migration'
 DISCARD DEAD LETTERS FROM t REASON 'all of it' DRY RUN
+REOPEN DEAD LETTERS FROM t
+REOPEN DEAD LETTERS FROM t WHERE state_reason = 'all of it' DRY RUN
 RECOVER DEAD LETTERS FROM t
 RECOVER DEAD LETTERS FROM t DRY RUN
 SELECT d.error_kind, count(*) FROM forebay_catalog.dead_letters AS d JOIN laminar_catalog.source_errors e ON e.source_name = d.source WHERE d.offset > 5 GROUP BY 1

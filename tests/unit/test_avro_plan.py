@@ -260,10 +260,15 @@ def test_a_schema_must_be_given() -> None:
         decoder("avro", StructType([StructField("x", LongType())]), {})
 
 
-def test_a_recursive_schema_is_refused_even_where_no_column_reads_it() -> None:
+def test_a_recursive_field_is_read_over_and_refused_as_a_column() -> None:
     schema = record(("x", "long"), ("next", ["null", "R"]))
-    with pytest.raises(UnsupportedSqlError, match=r"R of 'avro\.schema' contains itself"):
-        plan(schema, StructField("x", LongType()))
+    made = plan(schema, StructField("x", LongType()))
+    assert made["fields"][1]["branches"][1] == {"avro": "recursive", "record": "R"}
+    assert [field["avro"] for field in made["named"]["R"]["fields"]] == ["long", "union"]
+    inner = StructType([StructField("x", LongType())])
+    with pytest.raises(UnsupportedSqlError, match="column next: the record R contains itself") as refused:
+        plan(schema, StructField("next", inner))
+    assert "read over" in refused.value.remedy
 
 
 def nested(levels: int) -> Any:

@@ -199,3 +199,17 @@ def test_one_line_a_second_for_each_source_and_kind(caplog: pytest.LogCaptureFix
     assert sum(int(line.split("count=")[1].split()[0]) for line in other) == 100
     assert all("source=s" in line for line in lines)
     assert len(lines) == 12
+
+
+def test_what_became_of_bad_records_is_an_event_of_its_own(caplog: pytest.LogCaptureFixture) -> None:
+    report = Report(lambda: 0.0)
+    with caplog.at_level("INFO", logger="forebay.errors"):
+        report.done("s", "v", "letters_written", 3)
+        report.done("s", "v", "letters_written", 4)
+        report.done("s", "w", "letters_kept_out", 5)
+        report.flush()
+    assert [record.getMessage() for record in caplog.records] == [
+        "event=letters_written source=s count=3 views=v",
+        "event=letters_kept_out source=s count=5 views=w",
+        "event=letters_written source=s count=4 views=v",
+    ]

@@ -8,8 +8,10 @@ import subprocess
 import sys
 
 import pytest
+from confluent_kafka import KafkaError
 
 from forebay import native
+from forebay.kafka.settings import REFUSALS
 
 CODE = """
 import logging, sys
@@ -41,3 +43,11 @@ def test_it_can_be_left_out(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogC
     finally:
         monkeypatch.undo()
         native.native.cache_clear()
+
+
+def test_it_speaks_of_refusals_by_the_librarys_numbers() -> None:
+    module = native.native()
+    if module is None:
+        pytest.skip("the native reader is not built")
+    assert module.REFUSALS == (KafkaError._AUTHENTICATION, KafkaError._SSL)
+    assert set(module.REFUSALS) <= set(REFUSALS)

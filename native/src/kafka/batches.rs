@@ -39,6 +39,16 @@ impl<'a> Record<'a> {
         }
         Ok(found)
     }
+
+    /// How many there are, and all of them as they stand in the batch.
+    pub fn raw_headers(&self) -> Result<(usize, &'a [u8]), Damaged> {
+        let mut view = View::new(self.headers.1);
+        for _ in 0..self.headers.0 {
+            view.var_bytes()?.ok_or(Damaged)?;
+            view.var_bytes()?;
+        }
+        Ok((self.headers.0, &self.headers.1[..view.at]))
+    }
 }
 
 /// What became of one call to `next`.

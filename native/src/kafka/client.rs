@@ -33,7 +33,7 @@ type Clients = HashMap<(u32, Settings), Arc<Client>>;
 static CLIENTS: LazyLock<Mutex<Clients>> = LazyLock::new(Mutex::default);
 
 /// A lock that a panic left behind is as good as any: what it guards is whole at every moment.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -51,17 +51,27 @@ impl Client {
 
     /// A connection to the partition's leader, and the leader's number.
     pub fn connect(&self, topic: &str, number: i32) -> Result<(i32, Connection), Trouble> {
-        let known = lock(&self.known).leaders.get(&(topic.to_owned(), number)).copied();
-        let leader = match known {
-            Some(leader) => leader,
-            None => self.find(topic, number)?,
-        };
+        let leader = self.leader(topic, number)?;
         if let Some(connection) = self.idle(Some(leader)) {
             return Ok((leader, connection));
         }
         let place = lock(&self.known).brokers.get(&leader).cloned();
         let place = place.ok_or_else(|| Trouble::Away(format!("broker {leader} is not known")))?;
         Ok((leader, Connection::open(&self.settings, self.tls.as_ref(), &place)?))
+    }
+
+    /// The number of the partition's leader.
+    pub fn leader(&self, topic: &str, number: i32) -> Result<i32, Trouble> {
+        let known = lock(&self.known).leaders.get(&(topic.to_owned(), number)).copied();
+        known.map_or_else(|| self.ask(topic, |found| self.learn(found, topic, number)), Ok)
+    }
+
+    /// How many partitions the topic has.
+    pub fn partitions(&self, topic: &str) -> Result<usize, Trouble> {
+        self.ask(topic, |found| match found.error {
+            0 => Ok(found.partitions.len()),
+            error => Err(untold(error, topic)),
+        })
     }
 
     /// Keep a connection that owes no answer.
@@ -84,15 +94,23 @@ impl Client {
         Some(known.idle.remove(place).1)
     }
 
-    /// Ask where the partition's leader is, of whoever answers.
-    fn find(&self, topic: &str, number: i32) -> Result<i32, Trouble> {
+    /// Ask about a topic, of whoever answers.
+    fn ask<T>(
+        &self,
+        topic: &str,
+        judge: impl Fn(messages::Metadata) -> Result<T, Trouble>,
+    ) -> Result<T, Trouble> {
         let mut last = Trouble::Away("no bootstrap.servers".into());
         for place in std::iter::once(None).chain(self.settings.servers.iter().map(Some)) {
             let connection = match place {
                 None => self.idle(None).map(Ok),
                 Some(place) => Some(Connection::open(&self.settings, self.tls.as_ref(), place)),
             };
-            match connection.map(|connection| self.learn(connection?, topic, number)) {
+            let asked = connection.map(|connection| {
+                let answer = connection?.ask(messages::METADATA, messages::metadata(topic))?;
+                judge(messages::read_metadata(&answer, topic)?)
+            });
+            match asked {
                 None => {}
                 Some(Err(trouble @ Trouble::Away(_))) => last = trouble,
                 Some(outcome) => return outcome,
@@ -101,9 +119,7 @@ impl Client {
         Err(last)
     }
 
-    fn learn(&self, mut connection: Connection, topic: &str, number: i32) -> Result<i32, Trouble> {
-        let answer = connection.ask(messages::METADATA, messages::metadata(topic))?;
-        let found = messages::read_metadata(&answer, topic)?;
+    fn learn(&self, found: messages::Metadata, topic: &str, number: i32) -> Result<i32, Trouble> {
         let leader = found.partitions.iter().find(|(n, leader)| *n == number && *leader >= 0);
         let mut known = lock(&self.known);
         for Broker { node, host, port } in found.brokers {
@@ -118,12 +134,8 @@ impl Client {
             (0, None) if found.partitions.iter().all(|(n, _)| *n != number) => {
                 Err(refused(UNKNOWN_TOPIC, &format!("{topic} has no partition {number}")))
             }
-            (error, _) if error == 0 || passes(error) => {
-                Err(Trouble::Away(format!("{topic}-{number} has no leader")))
-            }
-            (UNKNOWN_TOPIC, _) => Err(refused(UNKNOWN_TOPIC, &format!("there is no topic {topic}"))),
-            (29, _) => Err(refused(29, &format!("not allowed to read {topic}"))),
-            (error, _) => Err(refused(error, &format!("the broker's error {error} about {topic}"))),
+            (0, None) => Err(Trouble::Away(format!("{topic}-{number} has no leader"))),
+            (error, _) => Err(untold(error, topic)),
         }
     }
 
@@ -146,6 +158,16 @@ impl Client {
         }
         self.give_back(leader, connection);
         Ok((ends[0], ends[1]))
+    }
+}
+
+/// Why there is no word on a topic.
+fn untold(error: i16, topic: &str) -> Trouble {
+    match error {
+        UNKNOWN_TOPIC => refused(UNKNOWN_TOPIC, &format!("there is no topic {topic}")),
+        29 => refused(29, &format!("not allowed to use {topic}")),
+        error if passes(error) => Trouble::Away(format!("{topic} has no leader")),
+        error => refused(error, &format!("the broker's error {error} about {topic}")),
     }
 }
 

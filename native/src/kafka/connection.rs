@@ -111,17 +111,27 @@ impl Connection {
     }
 
     pub fn send(&mut self, api: Api, request: Writer) -> Result<(), Trouble> {
+        self.send_with(api, request, &[])
+    }
+
+    /// Send a request that ends with these bytes.
+    pub fn send_with(&mut self, api: Api, request: Writer, rest: &[u8]) -> Result<(), Trouble> {
         self.sent = self.sent.wrapping_add(1);
         let head =
             Writer::default().i32(0).i16(api.key).i16(api.version).i32(self.sent).text(&self.client_id);
         let mut bytes = head.0;
         bytes.extend(request.0);
-        let size = i32::try_from(bytes.len() - 4).map_err(|_| Trouble::Away("a request too long".into()))?;
+        let size = i32::try_from(bytes.len() + rest.len() - 4)
+            .map_err(|_| Trouble::Away("a request too long".into()))?;
         bytes[..4].copy_from_slice(&size.to_be_bytes());
         match &mut self.stream {
-            Stream::Plain(stream) => stream.write_all(&bytes)?,
+            Stream::Plain(stream) => {
+                stream.write_all(&bytes)?;
+                stream.write_all(rest)?;
+            }
             Stream::Tls(stream) => {
                 stream.write_all(&bytes)?;
+                stream.write_all(rest)?;
                 stream.flush()?;
             }
         }

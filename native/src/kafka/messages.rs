@@ -1,4 +1,4 @@
-//! The few requests that reading takes, in versions that every broker from Kafka 2.3 on answers.
+//! The few requests that reading and dead letters take, in versions that every broker from Kafka 2.3 on answers.
 
 use crate::kafka::wire::{Damaged, View, Writer};
 use std::ops::Range;
@@ -9,6 +9,7 @@ pub struct Api {
     pub version: i16,
 }
 
+pub const PRODUCE: Api = Api { key: 0, version: 7 };
 pub const FETCH: Api = Api { key: 1, version: 11 };
 pub const LIST_OFFSETS: Api = Api { key: 2, version: 2 };
 pub const METADATA: Api = Api { key: 3, version: 4 };
@@ -65,6 +66,29 @@ pub fn read_metadata(answer: &[u8], topic: &str) -> Result<Metadata, Damaged> {
         }
     }
     Ok(found)
+}
+
+/// How long a broker may wait for its replicas.
+const REPLICAS_MS: i32 = 30_000;
+
+/// The request up to its records, which take so many bytes: to be written by all replicas in step.
+pub fn produce(topic: &str, number: i32, length: usize) -> Writer {
+    let head = Writer::default().i16(-1).i16(-1).i32(REPLICAS_MS).i32(1).text(topic);
+    head.i32(1).i32(number).i32(i32::try_from(length).unwrap_or(i32::MAX))
+}
+
+/// The error of the one partition.
+pub fn read_produce(answer: &[u8]) -> Result<i16, Damaged> {
+    let mut view = View::new(answer);
+    if view.count()? != 1 {
+        return Err(Damaged);
+    }
+    view.text()?;
+    if view.count()? != 1 {
+        return Err(Damaged);
+    }
+    view.i32()?;
+    view.i16()
 }
 
 pub struct Wanted<'a> {

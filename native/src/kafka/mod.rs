@@ -1,9 +1,12 @@
-//! Kafka's side: from a partition's range of offsets to rows.
+//! Kafka's side: from a partition's range of offsets to rows, and to dead letters.
 
 pub mod batches;
 pub mod client;
 pub mod connection;
+pub mod letters;
 pub mod messages;
+pub mod parcels;
+pub mod post;
 pub mod reader;
 pub mod rows;
 pub mod sasl;

@@ -69,6 +69,11 @@ struct Flight {
     offset: i64,
     node: i32,
     connection: Connection,
+    since: Instant,
+}
+
+fn full(rows: &Rows, limits: &Limits) -> bool {
+    rows.pending() >= limits.rows || rows.bytes >= limits.bytes
 }
 
 pub struct Reader {
@@ -126,7 +131,11 @@ impl Reader {
         let until = Instant::now() + timeout;
         loop {
             self.decode();
-            if self.full() || self.wanted.is_some() || !self.events.is_empty() || self.done() {
+            if full(&self.rows, &self.limits)
+                || self.wanted.is_some()
+                || !self.events.is_empty()
+                || self.done()
+            {
                 return;
             }
             let now = Instant::now();
@@ -147,16 +156,12 @@ impl Reader {
         !self.ranges.iter().any(Range::is_open)
     }
 
-    fn full(&self) -> bool {
-        self.rows.pending() >= self.limits.rows || self.rows.bytes >= self.limits.bytes
-    }
-
     /// Decode what has arrived, until the rows are full.
     fn decode(&mut self) {
         while let Some((index, mut batches)) = self.batches.take() {
             let range = &mut self.ranges[index];
             while range.is_open() {
-                if self.rows.pending() >= self.limits.rows || self.rows.bytes >= self.limits.bytes {
+                if full(&self.rows, &self.limits) {
                     self.batches = Some((index, batches));
                     return;
                 }
@@ -207,7 +212,11 @@ impl Reader {
         };
         let (index, offset) = (flight.range, flight.offset);
         let answer = flight.connection.receive(until).map_err(|trouble| (index, trouble))?;
-        let (Some(answer), Some(flight)) = (answer, self.flight.take_if(|_| true)) else { return Ok(()) };
+        let Some(answer) = answer else {
+            let late = flight.since.elapsed() > self.client.settings.timeout;
+            return if late { Err((index, Trouble::Away("no answer".into()))) } else { Ok(()) };
+        };
+        let Some(flight) = self.flight.take() else { return Ok(()) };
         self.take(flight, offset, answer).map_err(|trouble| (index, trouble))
     }
 
@@ -286,7 +295,7 @@ impl Reader {
             partition_bytes: range.wanted_bytes(),
         };
         connection.send(FETCH, fetch(&wanted)).map_err(|trouble| (index, trouble))?;
-        self.flight = Some(Flight { range: index, offset, node, connection });
+        self.flight = Some(Flight { range: index, offset, node, connection, since: Instant::now() });
         Ok(())
     }
 

@@ -3,9 +3,12 @@
 use crate::columns::{Column, Data};
 use crate::decoder::{self, Decoder};
 use crate::kafka::batches::{Header, Record};
+use crate::kafka::client::lock;
+use crate::kafka::post::Post;
 use crate::refusal::{Kind, Refusal, Wanted};
 use arrow_data::ArrayData;
 use arrow_schema::{Fields, Schema};
+use std::sync::{Arc, Mutex};
 
 /// Where a column of the batch comes from.
 #[derive(Clone, Copy)]
@@ -34,20 +37,24 @@ pub struct Rows {
     /// Records that hold no row and are not meant to.
     pub skipped: usize,
     pub bytes: usize,
-    pub keep: Keep,
+    keep: Keep,
     pub rejected: Vec<Rejected>,
     /// Those that are not among the rejected: by their kind, and where they are.
     pub counted: [usize; Kind::ALL.len()],
     pub stretches: Vec<Stretch>,
     refused: usize,
+    /// Where the refused go, if it is not the caller who sees to that.
+    pub letters: Option<Arc<Mutex<Post>>>,
+    lettered: usize,
 }
 
 /// What is kept of records that are refused: so many of them, with all of their bytes or only with the
-/// reason. The others are counted.
+/// reason. The others are counted. Where they become letters, only so many are told of besides.
 #[derive(Clone, Copy)]
 pub struct Keep {
     pub most: usize,
     pub whole: bool,
+    pub told: usize,
 }
 
 /// A part of a range in which records were refused: from, up to, how many of them.
@@ -60,6 +67,17 @@ pub struct Stretch {
 
 /// Refused records that are no further apart are in one stretch: whoever reads it again finds out which.
 const NEAR: i64 = 1000;
+
+/// Add a refused record to the stretches, in order.
+pub fn stretch(stretches: &mut Vec<Stretch>, range: usize, offset: i64) {
+    match stretches.last_mut() {
+        Some(last) if last.range == range && offset - last.end < NEAR => {
+            last.end = offset + 1;
+            last.count += 1;
+        }
+        _ => stretches.push(Stretch { range, start: offset, end: offset + 1, count: 1 }),
+    }
+}
 
 pub struct Rejected {
     pub range: usize,
@@ -124,11 +142,13 @@ impl Rows {
             taken: 0,
             skipped: 0,
             bytes: 0,
-            keep: Keep { most: usize::MAX, whole: false },
+            keep: Keep { most: usize::MAX, whole: false, told: usize::MAX },
             rejected: Vec::new(),
             counted: Default::default(),
             stretches: Vec::new(),
             refused: 0,
+            letters: None,
+            lettered: 0,
         })
     }
 
@@ -183,19 +203,41 @@ impl Rows {
         record: Option<&Record<'_>>,
     ) {
         self.refused += 1;
-        if self.rejected.len() < self.keep.most {
-            let record = record.filter(|_| self.keep.whole).map(Whole::of);
+        let kept = self.keeps();
+        let told = if self.letters.is_some() { self.rejected.len() < self.keep.told } else { kept };
+        if let Some(letters) = self.letters.as_ref().filter(|_| kept) {
+            self.lettered += 1;
+            lock(letters).stage(range, offset, &refusal, record);
+        }
+        if !kept {
+            stretch(&mut self.stretches, range, offset);
+        }
+        if told {
+            let whole = self.keep.whole && self.letters.is_none();
+            let record = record.filter(|_| whole).map(Whole::of);
             self.rejected.push(Rejected { range, offset, before, refusal, record });
-            return;
+        } else {
+            self.counted[refusal.kind as usize] += 1;
         }
-        self.counted[refusal.kind as usize] += 1;
-        match self.stretches.last_mut() {
-            Some(last) if last.range == range && offset - last.end < NEAR => {
-                last.end = offset + 1;
-                last.count += 1;
-            }
-            _ => self.stretches.push(Stretch { range, start: offset, end: offset + 1, count: 1 }),
-        }
+        self.choose_words();
+    }
+
+    /// Whether the next refused record is a letter, or handed over.
+    fn keeps(&self) -> bool {
+        let kept = if self.letters.is_some() { self.lettered } else { self.rejected.len() };
+        kept < self.keep.most
+    }
+
+    /// Why a record is refused is found out only where somebody will hear of it.
+    fn choose_words(&mut self) {
+        let brief = !self.keeps() && (self.letters.is_none() || self.rejected.len() >= self.keep.told);
+        [&mut self.values, &mut self.keys].into_iter().flatten().for_each(|decoder| decoder.brief = brief);
+    }
+
+    /// Before rows are read: what to keep of those that are refused.
+    pub fn keep(&mut self, keep: Keep) {
+        self.keep = keep;
+        self.choose_words();
     }
 
     /// A record that is longer than a task may hold.
@@ -285,8 +327,10 @@ impl Rows {
 
     /// The records that were refused; none afterwards.
     pub fn take_rejected(&mut self) -> Vec<Rejected> {
-        self.refused = 0;
-        std::mem::take(&mut self.rejected)
+        (self.refused, self.lettered) = (0, 0);
+        let rejected = std::mem::take(&mut self.rejected);
+        self.choose_words();
+        rejected
     }
 }
 

@@ -138,6 +138,29 @@ impl Writer {
     }
 }
 
+/// The other way round of `View::varlong`.
+#[inline]
+pub fn put_varlong(out: &mut Vec<u8>, value: i64) {
+    let mut rest = ((value << 1) ^ (value >> 63)).cast_unsigned();
+    while rest >= 0x80 {
+        out.push(rest as u8 | 0x80);
+        rest >>= 7;
+    }
+    out.push(rest as u8);
+}
+
+/// How many bytes `put_varlong` takes.
+pub fn varlong_size(value: i64) -> usize {
+    let bits = 64 - ((value << 1) ^ (value >> 63)).leading_zeros() as usize;
+    bits.max(1).div_ceil(7)
+}
+
+#[inline]
+pub fn put_var_bytes(out: &mut Vec<u8>, value: Option<&[u8]>) {
+    put_varlong(out, value.map_or(-1, |value| value.len() as i64));
+    out.extend_from_slice(value.unwrap_or_default());
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -153,6 +176,10 @@ mod tests {
             (&[0xfe, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01], i64::MAX),
         ] {
             assert_eq!(View::new(bytes).varlong(), Ok(value));
+            let mut written = Vec::new();
+            put_varlong(&mut written, value);
+            assert_eq!(written, bytes);
+            assert_eq!(varlong_size(value), bytes.len());
         }
         assert_eq!(View::new(&[0x80]).varlong(), Err(Damaged));
         assert_eq!(View::new(&[0x80; 11]).varlong(), Err(Damaged));

@@ -20,7 +20,7 @@ from forebay.deadletter.entry import Entry
 from forebay.deadletter.stats import Stats
 from forebay.errors import MissingOptionError, OptionConflictError, UnsupportedSqlError
 from forebay.runtime.dead_letters import DeadLetters
-from forebay.runtime.letter_statements import recovered, replayed
+from forebay.runtime.letter_statements import put, recovered, replayed
 from forebay.runtime.results import Result
 from forebay.runtime.session import Session, connect
 
@@ -31,12 +31,12 @@ dlq_app = typer.Typer(
     help="Records that did not decode, from the letter to the repair.\n\n"
     "A source with ON ERROR = 'dead_letter' keeps each of them, byte for byte, with the reason. "
     "Find out what is wrong ([bold]stats[/], [bold]ls[/], [bold]show[/]); then send them again, as they are or repaired "
-    "([bold]replay[/]), or put them away ([bold]discard[/]). A letter is sent once, however often you ask.\n\n"
+    "([bold]replay[/]), or put them away ([bold]discard[/], [bold]reopen[/]). A letter is sent once, however often you ask.\n\n"
     "A day with it:\n\n"
     "  forebay dlq stats --source orders\n\n"
     "  forebay dlq show --source orders orders/3/12345\n\n"
     '  forebay dlq replay --source orders --where "error_kind = \'SchemaMismatch\'" --patch \'{"currency": "EUR"}\' --dry-run\n\n'
-    "In SQL: SELECT … FROM forebay_catalog.dead_letters, and REPLAY | DISCARD | RECOVER DEAD LETTERS FROM orders.",
+    "In SQL: SELECT … FROM forebay_catalog.dead_letters, and REPLAY | DISCARD | REOPEN | RECOVER DEAD LETTERS FROM orders.",
 )
 
 SourceOption = Annotated[
@@ -278,16 +278,36 @@ def discard(
 
     Examples: forebay dlq discard -s orders --id orders/3/12345 -r "load test" · forebay dlq discard -s orders --all -r old
     """
-    if not (where or kind or id or all_):
-        raise MissingOptionError("which letters?", remedy="--where, --kind, --id, or --all")
+    _must_select(where, kind, id, all_)
     with connect(home) as session:
         letters = _narrowed(_one(session, source, topic), where, kind, id)
         with _watched(letters) as reading:
             count = reading.discard(reason, dry_run=dry_run)
-        note = f"{count:,} letters {'would be ' if dry_run else ''}discarded"
-        _say(
-            Result.of(("source", "discarded", "dry_run"), [(letters.source, count, dry_run)], [note]), output
-        )
+        _say(put("discarded", letters.source, count, dry_run), output)
+
+
+@dlq_app.command()
+def reopen(
+    source: OneSource = None,
+    where: WhereOption = None,
+    kind: KindOption = None,
+    id: IdOption = None,
+    all_: Annotated[bool, typer.Option("--all", help="all discarded letters of the source")] = False,
+    dry_run: DryRun = False,
+    topic: TopicOption = None,
+    output: Annotated[Output, OUTPUT_OPTION] = Output.table,
+    home: HomeOption = DEFAULT_HOME,
+) -> None:
+    """Take a discard back: letters that are discarded are open again, and a replay sends them.
+
+    Examples: forebay dlq reopen -s orders --id orders/3/12345 · forebay dlq reopen -s orders -w "state_reason = 'old'"
+    """
+    _must_select(where, kind, id, all_)
+    with connect(home) as session:
+        letters = _narrowed(_one(session, source, topic), where, kind, id)
+        with _watched(letters) as reading:
+            count = reading.reopen(dry_run=dry_run)
+        _say(put("reopened", letters.source, count, dry_run), output)
 
 
 @dlq_app.command()
@@ -351,6 +371,11 @@ def _narrowed(
             raise OptionConflictError("--id names letters, --where and --kind select them: choose one")
         letters = letters.only(ids)
     return letters
+
+
+def _must_select(where: str | None, kind: str | None, ids: list[str] | None, all_: bool) -> None:
+    if not (where or kind or ids or all_):
+        raise MissingOptionError("which letters?", remedy="--where, --kind, --id, or --all")
 
 
 def _quoted(text: str) -> str:

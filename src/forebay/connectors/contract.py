@@ -106,6 +106,8 @@ class Wanted:
 
     whole: bool = False  # with their bytes
     most: Callable[[], int] | None = None  # asked now and then; what is rejected beyond is only counted
+    letters: Any = None  # a native handle: a reader that can makes so many letters in there, by itself
+    told: int | None = None  # of those with a letter in there, so many are told of besides, None for all
 
 
 class Stretch(NamedTuple):
@@ -129,6 +131,7 @@ class SourceBatch:
     counted: Mapping[str, int] = field(default_factory=dict)  # by kind: rejected, and nothing more is told
     stretches: Sequence[Stretch] = ()  # where those are
     good: Mapping[tuple[str, int], int] = field(default_factory=dict)  # by topic and partition
+    lettered: int | None = None  # letters that the reader has made; None if it makes none
 
     @property
     def read(self) -> int:

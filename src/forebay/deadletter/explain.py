@@ -73,9 +73,11 @@ class _Record:
         return (1, self.letter.timestamp_ms) if self.letter.timestamp_ms is not None else (0, 0)
 
 
-def explain(entry: Entry, config: SourceConfig, options: Options, url: str | None) -> Explanation:
-    """`url` is the registry's address as it may be shown."""
-    letter = entry.letter
+def explain(
+    entry: Entry, config: SourceConfig, options: Options, url: str | None, record: Letter | None = None
+) -> Explanation:
+    """`url` is the registry's address as it may be shown; `record` the letter with all of its value, if it was cut."""
+    letter = record or entry.letter
     key = letter.stage == "KEY"
     prefix = "key." if key else ""
     form = str((options["key.format"] or "raw") if key else options["format"])

@@ -13,7 +13,7 @@ import sqlite3
 import threading
 import time
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
@@ -126,6 +126,15 @@ class Outcomes:
                 "INSERT OR REPLACE INTO dead_letter_outcomes "
                 "VALUES (?, ?, ?, ?, ?, 'discarded', ?, ?, NULL, NULL, NULL, NULL)",
                 [(source, *identity, mark, _now(), reason) for identity, mark in letters.items()],
+            )
+
+    def reopen(self, source: str, letters: Iterable[Identity]) -> None:
+        """A letter that nobody has touched has no row."""
+        with self._transaction() as db:
+            db.executemany(
+                "DELETE FROM dead_letter_outcomes WHERE source = ? AND topic = ? AND partition = ? "
+                "AND \"offset\" = ? AND state = 'discarded'",
+                [(source, *identity) for identity in letters],
             )
 
     def failed_again(self, replay_id: str, first: Identity, letter: Identity) -> bool:

@@ -9,11 +9,10 @@ id. A transaction is there as a whole or not at all, so that tells what became o
 
 from __future__ import annotations
 
-import hashlib
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
@@ -33,6 +32,7 @@ from forebay.deadletter.outcomes import (
 from forebay.deadletter.reader import LetterReader, Progress, read_ranges, silent
 from forebay.deadletter.repair import Repair, RepairError
 from forebay.deadletter.where import Condition, everything
+from forebay.deadletter.whole import RecordGoneError, whole
 from forebay.errors import OffsetOutOfRangeError, ReplayFailedError, UnknownTopicError
 from forebay.kafka.admin import Cluster
 from forebay.kafka.offsets import Range
@@ -122,9 +122,9 @@ class Replayer:
                 continue
             report.selected += 1
             try:
-                letter = self._whole(entry.letter)
+                letter = whole(entry.letter, self._options)
                 value = letter.value if repair is None else repair(letter)
-            except (RepairError, _GoneError) as error:
+            except (RepairError, RecordGoneError) as error:
                 report.trouble(entry, str(error))
                 continue
             if repair is not None and value is None:
@@ -132,24 +132,6 @@ class Replayer:
                 continue
             same = self._target == letter.topic
             yield Outgoing(entry, letter.key, value, _own(letter), letter.partition if same else None)
-
-    def _whole(self, letter: Letter) -> Letter:
-        """With all of its value: read again from the source topic where the letter has only a part of it."""
-        unread = letter.size < 0  # whoever wrote the letter did not have the record
-        if letter.whole and not unread:
-            return letter
-        message = read_record(letter.identity, self._options)
-        if message is None:
-            raise _GoneError("the letter has only a part of the record, and the topic no longer has the rest")
-        value = message.value()
-        if unread:
-            headers = tuple(message.headers() or ())
-            return replace(letter, key=message.key(), value=value, headers=headers, size=len(value or b""))
-        if value is None or hashlib.sha256(value).hexdigest() != letter.sha256:
-            raise _GoneError(
-                "the letter has only a part of the record, and what the topic has at its offset is not it"
-            )
-        return replace(letter, value=value, sha256=None)
 
     # -- sending -------------------------------------------------------------------------------------
 
@@ -307,10 +289,6 @@ class Replayer:
         return found
 
 
-class _GoneError(Exception):
-    """The whole of a record cannot be had."""
-
-
 def find_sent(intent: Intent, options: Options) -> Sent:
     """Where the records of an intent are in its target topic; nothing if its transaction was not committed."""
     deadline = time.monotonic() + SETTLE_S
@@ -360,15 +338,6 @@ def _untold(intent: Intent) -> OffsetOutOfRangeError:
         remedy=f"see at the topic's consumers whether {identity_text(next(iter(intent.letters)))} arrived; then replay "
         "with --unsure sent if it did, --unsure unsent if it did not: it holds for all of them",
     )
-
-
-def read_record(identity: Identity, options: Options) -> Message | None:
-    """One record of a topic; None if it is gone."""
-    topic, partition, offset = identity
-    for messages in read_ranges([Range(topic, partition, offset, offset + 1)], options):
-        for message in messages:
-            return message
-    return None
 
 
 def _commit(producer: Producer) -> None:

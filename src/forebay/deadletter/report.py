@@ -1,4 +1,7 @@
-"""Says that records are bad: one line a second at most for each source and kind, however many there are."""
+"""Says that records are bad, and what became of them, however many there are.
+
+One line a second at most for each source and kind, and for each source and thing that was done with them.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,7 @@ class Report:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._held: dict[tuple[str, str], _Held] = {}
+        self._held: dict[tuple[str, str], _Held] = {}  # by source, and by kind or what was done
         self._lock = threading.Lock()
 
     def tell(self, source: str, view: str, kind: str, count: int, example: str | None) -> None:
@@ -36,6 +39,10 @@ class Report:
             if self._clock() - held.said_at >= EVERY_S:
                 self._say(source, kind, held)
 
+    def done(self, source: str, view: str, event: str, count: int) -> None:
+        """So many bad records were dealt with: `letters_written`, `letters_kept_out`."""
+        self.tell(source, view, event, count, None)
+
     def flush(self) -> None:
         """What is still held back."""
         with self._lock:
@@ -44,10 +51,14 @@ class Report:
                     self._say(source, kind, held)
 
     def _say(self, source: str, kind: str, held: _Held) -> None:
-        log.warning(
-            "event=records_rejected source=%s kind=%s count=%d views=%s example=%r",
-            source, kind, max(held.counts.values()), ",".join(sorted(held.counts)), held.example or "",
-        )  # fmt: skip
+        count, views = max(held.counts.values()), ",".join(sorted(held.counts))
+        if kind.startswith("letters_"):
+            log.info("event=%s source=%s count=%d views=%s", kind, source, count, views)
+        else:
+            log.warning(
+                "event=records_rejected source=%s kind=%s count=%d views=%s example=%r",
+                source, kind, count, views, held.example or "",
+            )  # fmt: skip
         held.said_at, held.counts, held.example = self._clock(), {}, None
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
@@ -15,6 +15,7 @@ from pathlib import Path
 from forebay.connectors.contract import RejectedRecord, SourceBatch, Split, Stretch, Wanted
 from forebay.deadletter import breaker
 from forebay.deadletter.breaker import Health
+from forebay.deadletter.bulk import BulkLetters
 from forebay.deadletter.ledger import joined
 from forebay.deadletter.letter import Letter
 from forebay.deadletter.limiter import SharedLimiter
@@ -38,11 +39,13 @@ class Router:
         health: Path,
         destination: Callable[[], Destination],
         limiter: SharedLimiter | None,
+        bulk: BulkLetters | None = None,
     ) -> None:
         self._source = source
         self._policy = policy
         self._limiter = limiter
         self._make = destination
+        self._bulk = bulk
         self._destination: Destination | None = None
         self._folder = health
         self._spans = {(topic, number): (start, end) for topic, number, start, end in split.spans()}
@@ -54,10 +57,13 @@ class Router:
     @property
     def wanted(self) -> Wanted:
         """What the reader must tell of bad records for this policy; no more than that."""
-        whole = self._policy.strategy == "dead_letter"
-        if self._policy.breaks or (whole and self._limiter is None):
-            return Wanted(whole)
-        return Wanted(whole, self._limiter.most if whole and self._limiter else lambda: EXAMPLES)
+        if self._policy.strategy != "dead_letter":
+            return Wanted() if self._policy.breaks else Wanted(most=lambda: EXAMPLES)
+        breaks, limiter = self._policy.breaks, self._limiter
+        if self._bulk is None:
+            return Wanted(True, None if breaks or limiter is None else limiter.most)
+        told = None if breaks else EXAMPLES
+        return Wanted(True, None if limiter is None else limiter.most, self._bulk.handle, told)
 
     @property
     def limited(self) -> list[Stretch]:
@@ -75,6 +81,8 @@ class Router:
         """Before the task ends: until every letter is durable."""
         if self._destination is not None:
             self._destination.flush()
+        if self._bulk is not None and self.letters:
+            self._bulk.flush()
         if self._policy.breaks:
             for place, (start, end) in self._spans.items():
                 breaker.save(self._folder, *place, end, self._of(place))
@@ -97,6 +105,11 @@ class Router:
             )
         if self._policy.strategy != "dead_letter":
             return
+        if self._bulk is not None and batch.lettered is not None:
+            granted = batch.lettered if self._limiter is None else self._limiter.take(batch.lettered)
+            kept_out = self._bulk.grant(granted) if batch.lettered else []
+            self._keep_out(granted, [*kept_out, *batch.stretches])
+            return
         granted = len(bad) if self._limiter is None else self._limiter.take(len(bad))
         if granted and self._destination is None:
             self._destination = self._make()
@@ -104,10 +117,12 @@ class Router:
         for record in bad[:granted]:
             assert self._destination is not None
             self._destination.write(letter(self._source, record, self._policy, now))
+        beyond = [Stretch(r.topic, r.partition, r.offset, r.offset + 1, 1) for r in bad[granted:]]
+        self._keep_out(granted, [*beyond, *batch.stretches])
+
+    def _keep_out(self, granted: int, kept_out: Sequence[Stretch]) -> None:
         self.letters += granted
-        self._limited += [
-            Stretch(r.topic, r.partition, r.offset, r.offset + 1, 1) for r in bad[granted:]
-        ] + list(batch.stretches)
+        self._limited += kept_out
         if len(self._limited) > 10_000:
             self._limited = joined(self._limited)
 

@@ -20,7 +20,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from forebay.deadletter.letter import Letter
 from forebay.errors import AuthError, DeadLetterError, ForebayError, UnreachableError
-from forebay.kafka.settings import CLIENT_LOG, address, connection_settings, translate
+from forebay.kafka.settings import CLIENT_LOG, REFUSALS, address, connection_settings, translate
 from forebay.options import Options
 
 log = logging.getLogger("forebay.deadletter")
@@ -117,11 +117,7 @@ class LetterProducer(Producer):  # type: ignore[misc]
         self.refusal = None
 
     def _on_error(self, error: KafkaError) -> None:
-        if error.code() in (
-            KafkaError._AUTHENTICATION,
-            KafkaError.SASL_AUTHENTICATION_FAILED,
-            KafkaError._SSL,
-        ):
+        if error.code() in REFUSALS:
             self.refusal = error
         self.trouble = error.str()
 
@@ -197,7 +193,7 @@ class KafkaDestination:
                 producer.poll(POLL_S)
             except KafkaException as error:
                 _PRODUCERS.drop(self._settings)
-                raise self._error(error.args[0]) from None
+                raise self.error(error.args[0]) from None
         self._waiting += 1
         producer.poll(0)
 
@@ -228,21 +224,23 @@ class KafkaDestination:
         while self._waiting > most:
             producer.poll(POLL_S)
             if producer.refusal is not None:
-                raise self._error(producer.refusal)
+                raise self.error(producer.refusal)
             if time.monotonic() - began > say_s:
                 say_s *= 2
-                log.warning(
-                    "source '%s': %d dead letters wait for Kafka at %s%s",
-                    self._source, self._waiting, self._where,
-                    f": {producer.trouble}" if producer.trouble else "",
-                )  # fmt: skip
+                self.say_waiting(self._waiting, producer.trouble)
+
+    def say_waiting(self, letters: int, trouble: str) -> None:
+        log.warning(
+            "source '%s': %d dead letters wait for Kafka at %s%s",
+            self._source, letters, self._where, f": {trouble}" if trouble else "",
+        )  # fmt: skip
 
     def _again(self, producer: LetterProducer) -> None:
         """What the topic found too large, one at a time, and smaller until it fits."""
         failed, self._failed = self._failed, []
         for _, error in failed:
             if error.code() != KafkaError.MSG_SIZE_TOO_LARGE:
-                raise self._error(error, producer.trouble)
+                raise self.error(error, producer.trouble)
         for letter, _ in failed:
             smaller = letter  # alone it may fit: a batch of letters is refused as one
             while True:
@@ -252,7 +250,7 @@ class KafkaDestination:
                     break
                 _, error = self._failed.pop()
                 if error.code() != KafkaError.MSG_SIZE_TOO_LARGE:
-                    raise self._error(error, producer.trouble)
+                    raise self.error(error, producer.trouble)
                 if not smaller.value:
                     raise DeadLetterError(
                         f"the letter of {_place(letter)} is larger than topic '{self._topic}' takes, even "
@@ -261,7 +259,8 @@ class KafkaDestination:
                     )
                 smaller = smaller.cut(len(smaller.value) // 2)
 
-    def _error(self, error: KafkaError, trouble: str = "") -> ForebayError:
+    def error(self, error: KafkaError, trouble: str = "") -> ForebayError:
+        """The library's word on letters that it did not get rid of, as one of our errors."""
         doing = f"writing dead letters of source '{self._source}' to topic '{self._topic}'"
         if error.code() in (KafkaError._MSG_TIMED_OUT, KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT):
             return UnreachableError(

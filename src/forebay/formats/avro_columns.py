@@ -22,7 +22,7 @@ from pyspark.sql.types import (
 )
 
 from forebay.errors import UnsupportedSqlError
-from forebay.formats.avro_reading import DURATION, MAX_PRECISION
+from forebay.formats.avro_reading import DURATION, MAX_PRECISION, endless
 from forebay.formats.avro_schema import Avro
 
 _PLAIN: dict[str, DataType] = {
@@ -77,6 +77,8 @@ def _type(kind: Avro, path: str) -> tuple[DataType, bool]:
     match kind.type:
         case "null":
             return StringType(), True
+        case "recursive":
+            raise endless(kind, path)
         case "record":
             fields = zip(kind.fields, kind.parts, strict=True)
             return StructType([_field(f.name, part, f"{path}.{f.name}") for f, part in fields]), False

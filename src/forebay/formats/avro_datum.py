@@ -3,6 +3,7 @@
     null → None          int, long → int      bytes, fixed → bytes    record → list in the writer's order
     boolean → bool       float, double → float    string, enum → str      array → list
     union → (index of its branch, value)                                map → dict
+    recursive → the record of that name
 
 fastavro reads too much to be the reference: a boolean of 7, an int of 43 bits, negative indexes of unions
 and enums (Python's lists count them from the end), a block that is not as long as it says, a key twice in a
@@ -13,7 +14,8 @@ sight; fastavro writes the datums of the tests.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from forebay.formats.avro_reading import Plan
@@ -21,6 +23,9 @@ from forebay.formats.refusal import RefusedError, malformed, shorten
 
 MAX_EMPTY_ITEMS = 10_000
 """Items of arrays that take no bytes, in one record: nothing else bounds how many there may be."""
+
+MAX_NESTED = 100
+"""How often a record may contain itself in one datum: both decoders recurse."""
 
 
 def read_value(plan: Plan, payload: bytes) -> Any:
@@ -30,7 +35,7 @@ def read_value(plan: Plan, payload: bytes) -> Any:
 
 def read_datum(plan: Plan, payload: bytes, at: int = 0) -> list[Any]:
     """The record that the payload is, from byte `at` to its last."""
-    datum = _Datum(payload, at)
+    datum = _Datum(payload, at, plan.get("named", {}))
     values: list[Any] = datum.value(plan)
     if datum.at != len(payload):
         raise malformed(f"{len(payload) - datum.at} bytes are left after the datum's end at byte {datum.at}")
@@ -38,9 +43,11 @@ def read_datum(plan: Plan, payload: bytes, at: int = 0) -> list[Any]:
 
 
 class _Datum:
-    def __init__(self, payload: bytes, at: int) -> None:
+    def __init__(self, payload: bytes, at: int, named: Mapping[str, Plan] = MappingProxyType({})) -> None:
         self._payload = payload
         self.at = at
+        self._named = named
+        self._nested = 0
         self._empty_items = 0
 
     def value(self, plan: Plan) -> Any:
@@ -74,7 +81,17 @@ class _Datum:
                 return [self.value(plan["items"]) for _ in self._items(plan["empty"])]
             case "map":
                 return self._map(plan)
+            case "recursive":
+                return self._again(self._named[plan["record"]])
         raise AssertionError(plan["avro"])
+
+    def _again(self, plan: Plan) -> Any:
+        self._nested += 1
+        if self._nested > MAX_NESTED:
+            raise self._fault(f"a record that contains itself more than {MAX_NESTED} times")
+        value = self.value(plan)
+        self._nested -= 1
+        return value
 
     def _take(self, length: int) -> bytes:
         if length < 0:

@@ -4,7 +4,8 @@ A node is a dict that JSON can hold. `avro` is the type of the bytes; `as` is wh
 and is absent where the value is only checked and not kept; `expected` says, for messages, what the column
 takes where a value may not fit. Containers have `fields` (each a node with its `name` and `column`),
 `items` or `branches`. A record's `defaults` are fields that the writer does not have: each a node with the
-`datum` (base64) that stands for it in every record.
+`datum` (base64) that stands for it in every record. Where a record contains itself, the node `recursive` names
+the `record`, and the plan itself has those in `named`: no column is made of them, they are only read over.
 
 Where a reader's schema is given, the writer's is resolved to it here (`avro_resolve.py`), so that decoding
 stays a walk. It says which field feeds a column, with which default, and as what its values are to be
@@ -21,9 +22,9 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructFi
 
 from forebay.errors import UnsupportedSqlError
 from forebay.formats.avro_default import encode_default
-from forebay.formats.avro_reading import Plan, reading, remedy
+from forebay.formats.avro_reading import Plan, endless, reading, remedy
 from forebay.formats.avro_resolve import Source, UnresolvedError, meaning, pair, sources, symbols
-from forebay.formats.avro_schema import Avro, parse
+from forebay.formats.avro_schema import RECURSIVE, Avro, parse
 
 __all__ = ["MAX_NODES", "Plan", "compile_plan", "compile_resolved"]
 
@@ -49,7 +50,7 @@ def compile_resolved(writer: Avro, reader: Avro | None, columns: StructType, *, 
                 remedy="'avro.schema' is the schema of a record",
             )
     try:
-        return _Compiler(closed).record(writer, reader, columns, "")
+        return _Compiler(closed).plan(writer, reader, columns)
     except UnresolvedError as error:
         raise UnsupportedSqlError(
             f"{error.path}: {error.reason}",
@@ -61,6 +62,17 @@ class _Compiler:
     def __init__(self, closed: bool) -> None:
         self._closed = closed
         self._nodes = 0
+        self._again: list[str] = []
+
+    def plan(self, writer: Avro, reader: Avro | None, columns: StructType) -> Plan:
+        """The whole: the record, and those that it reads over again and again."""
+        made = self.record(writer, reader, columns, "")
+        if self._again:
+            records, named = _records(writer), {}
+            for name in self._again:  # which may grow by those that they contain
+                named[name] = self.record(records[name], None, None, name)
+            made["named"] = named
+        return made
 
     def node(
         self, writer: Avro, reader: Avro | None, column: DataType | None, nullable: bool, path: str
@@ -70,6 +82,8 @@ class _Compiler:
             return self._union(writer, reader, column, nullable, path)
         if writer.type == "null":
             return self._null(column, nullable, path)
+        if writer.type == RECURSIVE:
+            return self._recursive(writer, column, path)
         if reader is not None and column is not None:
             reader = pair(writer, reader, path)
         match writer.type:
@@ -174,6 +188,13 @@ class _Compiler:
             )
         return self._made("null", "null" if column is not None else None)
 
+    def _recursive(self, writer: Avro, column: DataType | None, path: str) -> Plan:
+        if column is not None:
+            raise endless(writer, path)
+        if writer.name not in self._again:
+            self._again.append(writer.name)
+        return {**self._made(RECURSIVE), "record": writer.name}
+
     def _union(
         self, writer: Avro, reader: Avro | None, column: DataType | None, nullable: bool, path: str
     ) -> Plan:
@@ -216,6 +237,20 @@ class _Compiler:
             f"column {path} is declared {declared}, which cannot be read from what the writer has: {writer}",
             remedy=remedy(writer),
         )
+
+
+def _records(schema: Avro) -> dict[str, Avro]:
+    """All records of a schema by their names. A type that occurs often is looked into once."""
+    found: dict[str, Avro] = {}
+    left = [schema]
+    while left:
+        kind = left.pop()
+        if kind.type == "record" and kind.name in found:
+            continue
+        if kind.type == "record":
+            found[kind.name] = kind
+        left += kind.parts
+    return found
 
 
 def _not_there(where: str, name: str, known: list[str]) -> UnsupportedSqlError:

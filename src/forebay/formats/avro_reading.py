@@ -26,6 +26,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from forebay.errors import UnsupportedSqlError
 from forebay.formats.avro_schema import Avro
 from forebay.formats.scalars import BITS
 
@@ -116,6 +117,14 @@ def remedy(writer: Avro) -> str:
     elif writer.decimal:
         types = "BINARY"
     return "declare it as " + _LOGICAL.get(writer.type, {}).get(writer.logical or "", types)
+
+
+def endless(writer: Avro, path: str) -> UnsupportedSqlError:
+    """A column that a record which contains itself would have to fill."""
+    return UnsupportedSqlError(
+        f"column {path}: the record {writer.name} contains itself, and a column's type has an end",
+        remedy="declare the columns without it: it is read over then; or take the records as they are with FORMAT RAW",
+    )
 
 
 def _takes_duration(column: StructType) -> bool:

@@ -21,6 +21,9 @@ PRIMITIVES = frozenset({"null", "boolean", "int", "long", "float", "double", "by
 MAX_DEPTH = 64
 """Decoders recurse as deep as the schema, so its depth is bounded."""
 
+RECURSIVE = "recursive"
+"""The type of a place where a record that is not over yet occurs again, by its `name`: the tree ends here."""
+
 _LARGEST_FIXED = 2**31 - 1
 
 
@@ -82,7 +85,7 @@ def written_schema(options: Mapping[str, str]) -> str | None:
 
 
 def parse(text: str, references: Sequence[str] = (), origin: str = f"'{OPTION}'") -> Avro:
-    """OptionValueError if this is not an Avro schema, UnsupportedSqlError if it is recursive or too deep.
+    """OptionValueError if this is not an Avro schema, UnsupportedSqlError if it is too deep.
 
     `references` are schemas whose names this one uses, each after those that it uses itself; `origin` says
     in messages where the schema is from.
@@ -137,11 +140,7 @@ class _Parser:
     def _reference(self, name: str, namespace: str) -> Avro:
         full = _full_name(name, None, namespace)
         if full in self._open:
-            raise UnsupportedSqlError(
-                f"the record {full} of {self._origin} contains itself, and a recursive schema cannot be read",
-                remedy="a column's type has an end: let the writer send a flat list with references instead, or take "
-                "the records as they are with FORMAT RAW",
-            )
+            return Avro(RECURSIVE, name=full)
         if full not in self._named:
             raise self._wrong(f"the type {shorten(full)!r} is not defined (before it is used)")
         return self._named[full]

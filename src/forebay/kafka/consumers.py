@@ -16,7 +16,7 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError
 
-from forebay.kafka.settings import CLIENT_LOG
+from forebay.kafka.settings import CLIENT_LOG, REFUSALS
 
 IDLE_CLOSE_S = 30.0  # below the minute after which Spark itself ends an idle Python worker
 
@@ -29,7 +29,7 @@ class TaskConsumer(Consumer):  # type: ignore[misc]
         super().__init__({**settings, "error_cb": self._on_error}, logger=CLIENT_LOG)
 
     def _on_error(self, error: KafkaError) -> None:
-        if error.code() in (KafkaError._AUTHENTICATION, KafkaError._SSL):
+        if error.code() in REFUSALS:
             self.refusal = error
 
 

@@ -19,7 +19,7 @@ from forebay.errors import ConnectorError, OffsetOutOfRangeError, ReadStalledErr
 from forebay.kafka.offsets import Range, judge
 from forebay.kafka.reader import FATAL, GONE, LOOK_S, STALL_S
 from forebay.kafka.rows import RowDecoder
-from forebay.kafka.settings import address, consumer_settings, translate
+from forebay.kafka.settings import address, consumer_settings, native_settings, translate
 from forebay.native import native
 from forebay.options import Options
 
@@ -51,9 +51,11 @@ class NativeReader:
         self._rows = rows
         self._options = options
         self._on_lost = on_lost
-        reader.keep(None, wanted.whole)
+        reader.keep(None, wanted.whole, wanted.told)
         for item in ranges:
             reader.add(item.topic, item.partition, item.start, item.end)
+        if wanted.letters is not None:
+            reader.letters(wanted.letters)
 
     @staticmethod
     def open(
@@ -69,7 +71,7 @@ class NativeReader:
             return None  # a NUL ends a name in Arrow's C interface
         budget = options["fetch.budget.bytes"]
         limits = (options["max.poll.records"], budget // _BATCH_SHARE, budget)
-        settings = sorted((key, _text(value)) for key, value in consumer_settings(options).items())
+        settings = native_settings(consumer_settings(options))
         try:
             reader = module.Reader(settings, rows.values, rows.keys, rows.schema, rows.origins, limits)
         except ValueError as error:
@@ -82,7 +84,7 @@ class NativeReader:
         moved = looked = time.monotonic()
         while not self._reader.done:
             if self._wanted.most is not None:
-                self._reader.keep(self._wanted.most(), self._wanted.whole)
+                self._reader.keep(self._wanted.most(), self._wanted.whole, self._wanted.told)
             batch, (taken, skipped), refused, events = self._reader.read(_WAIT_MS)
             if batch is not None or skipped or refused[0] or refused[1][0]:
                 yield self._batch(batch, refused, taken, skipped)
@@ -113,6 +115,7 @@ class NativeReader:
             dict(kinds),
             [Stretch(*self._place(index), *span) for index, *span in stretches],
             {self._place(index): count for index, count in good},
+            None if self._wanted.letters is None else self._wanted.letters.staged,
         )
 
     def _rejected(
@@ -180,10 +183,6 @@ class NativeReader:
             self._reader.seek(index, resume)
         else:
             self._reader.give_up(index)
-
-
-def _text(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 @cache

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException
@@ -32,6 +33,9 @@ _AUTH_CODES = {
     KafkaError.UNSUPPORTED_SASL_MECHANISM,
     KafkaError.ILLEGAL_SASL_STATE,
 }
+REFUSALS = (KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTICATION_FAILED, KafkaError._SSL)
+"""A connection that is refused and not only away: to whoever waits for records that is silence, and no event."""
+
 _UNREACHABLE_CODES = {
     KafkaError._TRANSPORT,
     KafkaError._ALL_BROKERS_DOWN,
@@ -85,6 +89,14 @@ def consumer_settings(options: Options, **more: Any) -> dict[str, Any]:
     ):
         settings.setdefault(key, options[key])
     return settings | more
+
+
+def native_settings(settings: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """The same, as native code takes them."""
+    return sorted(
+        (key, str(value).lower() if isinstance(value, bool) else str(value))
+        for key, value in settings.items()
+    )
 
 
 def check_settings(options: Options) -> None:

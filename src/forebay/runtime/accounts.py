@@ -76,6 +76,9 @@ def count(
     )  # fmt: skip
     for kind, number in account.rejected.items():
         REPORT.tell(name, query.name, kind, number, account.example)
+    for event, number in (("letters_written", account.dlq), ("letters_kept_out", account.rate_limited)):
+        if number:
+            REPORT.done(name, query.name, event, number)
     remove(query.paths.accounts, splits)
     return account.records
 

@@ -28,6 +28,7 @@ from forebay.deadletter.replay import Replayer, ReplayReport, Unsure
 from forebay.deadletter.seen import Seen
 from forebay.deadletter.stats import Stats, count
 from forebay.deadletter.where import Condition, condition, everything
+from forebay.deadletter.whole import RecordGoneError, whole
 from forebay.deadletter.writer import Destination, FileDestination, KafkaDestination
 from forebay.errors import (
     AlreadyRunningError,
@@ -118,7 +119,11 @@ class DeadLetters:
         connector = self._connector()
         url = connector.options.get("schema.registry.url")
         shown = connector.options.table.shown("schema.registry.url", str(url)) if url else None
-        return explain(entry, connector.config, connector.options, shown)
+        try:
+            record = whole(entry.letter, connector.options)
+        except RecordGoneError:
+            record = entry.letter  # then its head is all there is to see
+        return explain(entry, connector.config, connector.options, shown, record)
 
     def stats(self) -> Stats:
         return count(self)
@@ -150,6 +155,19 @@ class DeadLetters:
                 done += len(wanted)
         if not dry_run:
             log.info("event=letters_discarded source=%s count=%d reason=%r", self.source, done, reason)
+        return done
+
+    def reopen(self, *, dry_run: bool = False) -> int:
+        """Take a discard back: those of them that are discarded are open again. How many."""
+        done = 0
+        with self._alone("reopen"):
+            for chunk in _chunks(self):
+                wanted = [e.identity for e in chunk if e.outcome.state is State.discarded]
+                if not dry_run:
+                    self._outcomes.reopen(self.source, wanted)
+                done += len(wanted)
+        if not dry_run:
+            log.info("event=letters_reopened source=%s count=%d", self.source, done)
         return done
 
     def replay(

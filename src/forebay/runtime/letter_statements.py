@@ -1,4 +1,4 @@
-"""REPLAY, DISCARD and RECOVER DEAD LETTERS: what they did, as a table and in words."""
+"""REPLAY, DISCARD, REOPEN and RECOVER DEAD LETTERS: what they did, as a table and in words."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from forebay.deadletter.replay import ReplayReport
 from forebay.runtime.dead_letters import DeadLetters
 from forebay.runtime.results import Result
 
-LetterStatement = sql.ReplayDeadLetters | sql.DiscardDeadLetters | sql.RecoverDeadLetters
+LetterStatement = (
+    sql.ReplayDeadLetters | sql.DiscardDeadLetters | sql.ReopenDeadLetters | sql.RecoverDeadLetters
+)
 SHOWN = 10  # problems
 
 
@@ -20,9 +22,16 @@ def letter_statement(statement: LetterStatement, letters: DeadLetters) -> Result
         letters = letters.where(statement.where)
     if isinstance(statement, sql.ReplayDeadLetters):
         return replayed(letters.replay(to=statement.target, patch=statement.patch, dry_run=statement.dry_run))
+    if isinstance(statement, sql.ReopenDeadLetters):
+        return put("reopened", letters.source, letters.reopen(dry_run=statement.dry_run), statement.dry_run)
     count = letters.discard(statement.reason or "", dry_run=statement.dry_run)
-    verb = "would be discarded" if statement.dry_run else "discarded"
-    return Result.of(("source", "discarded"), [(letters.source, count)], [f"{letters_of(count)} {verb}"])
+    return put("discarded", letters.source, count, statement.dry_run)
+
+
+def put(state: str, source: str, count: int, dry_run: bool) -> Result:
+    """So many letters are discarded, or reopened, or would be."""
+    note = f"{letters_of(count)} {'would be ' if dry_run else ''}{state}"
+    return Result.of(("source", state, "dry_run"), [(source, count, dry_run)], [note])
 
 
 def letters_of(count: int) -> str:

@@ -162,7 +162,12 @@ class Session:
                 return self._explain(statement, script)
             case language.Subscribe():
                 return self._subscribe_once(statement.view)
-            case language.ReplayDeadLetters() | language.DiscardDeadLetters() | language.RecoverDeadLetters():
+            case (
+                language.ReplayDeadLetters()
+                | language.DiscardDeadLetters()
+                | language.ReopenDeadLetters()
+                | language.RecoverDeadLetters()
+            ):
                 return letter_statement(statement, self.dead_letters(statement.source))
         raise UnsupportedSqlError(f"{type(statement).__name__} is not in this version")
 

@@ -205,6 +205,7 @@ class _Reading:
         """None where nobody has said what to do with bad records: they are reported then."""
         if self._errors is None or self._accounts is None:
             return None
+        from forebay.deadletter.bulk import BulkLetters
         from forebay.deadletter.limiter import SharedLimiter
         from forebay.deadletter.policy import SourceFolder
         from forebay.deadletter.router import Router
@@ -224,7 +225,9 @@ class _Reading:
         limited = policy.strategy == "dead_letter" and policy.max_per_second > 0
         limiter = SharedLimiter(folder.bucket, policy.max_per_second) if limited else None
         health = Path(self._accounts) / "health"
-        return Router(self._config.name, policy, split, health, destination, limiter)
+        letters = policy.strategy == "dead_letter"
+        bulk = BulkLetters.open(self._config.name, policy, connector.options) if letters else None
+        return Router(self._config.name, policy, split, health, destination, limiter, bulk)
 
     def _report(self, batch: SourceBatch) -> None:
         first = batch.rejected[0]

@@ -107,7 +107,7 @@ class Subscribe(exp.Expression):
 
 
 class DeadLetters(exp.Expression):
-    """`REPLAY | DISCARD | RECOVER DEAD LETTERS FROM source …`; `this` is the source, `verb` the first word."""
+    """`REPLAY | DISCARD | REOPEN | RECOVER DEAD LETTERS FROM source …`; `this` is the source, `verb` the first word."""
 
     arg_types: ClassVar[dict[str, bool]] = {
         "this": True,

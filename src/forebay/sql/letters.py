@@ -1,4 +1,4 @@
-"""The statements about dead letters: REPLAY, DISCARD, RECOVER; and a condition that stands alone."""
+"""The statements about dead letters: REPLAY, DISCARD, REOPEN, RECOVER; and a condition that stands alone."""
 
 from __future__ import annotations
 
@@ -10,21 +10,23 @@ from forebay.sql import ast
 from forebay.sql.clauses import ClauseParser, is_word, shown
 from forebay.sql.faults import did_you_mean
 
-LETTER_VERBS = ("REPLAY", "DISCARD", "RECOVER")
+LETTER_VERBS = ("REPLAY", "DISCARD", "REOPEN", "RECOVER")
 _FORMS = {
     "REPLAY": "REPLAY DEAD LETTERS FROM source [WHERE …] [TO 'topic'] [PATCH '{…}'] [DRY RUN]",
     "DISCARD": "DISCARD DEAD LETTERS FROM source [WHERE …] [REASON '…'] [DRY RUN]",
+    "REOPEN": "REOPEN DEAD LETTERS FROM source [WHERE …] [DRY RUN]",
     "RECOVER": "RECOVER DEAD LETTERS FROM source [DRY RUN]",
 }
 _CLAUSES = {
     "REPLAY": ("WHERE", "TO", "PATCH", "DRY"),
     "DISCARD": ("WHERE", "REASON", "DRY"),
+    "REOPEN": ("WHERE", "DRY"),
     "RECOVER": ("DRY",),
 }
 
 
 class LetterParser(ClauseParser):
-    """What follows REPLAY, DISCARD or RECOVER. The clauses come in one order, each once."""
+    """What follows REPLAY, DISCARD, REOPEN or RECOVER. The clauses come in one order, each once."""
 
     def dead_letters(self, verb: str) -> Any:
         form = f"write {_FORMS[verb]}"

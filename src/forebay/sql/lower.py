@@ -75,6 +75,8 @@ class Lowering:
             return st.ReplayDeadLetters(node.name, where, target, patch, dry_run, **self.common)
         if args["verb"] == "discard":
             return st.DiscardDeadLetters(node.name, where, args.get("reason"), dry_run, **self.common)
+        if args["verb"] == "reopen":
+            return st.ReopenDeadLetters(node.name, where, dry_run, **self.common)
         return st.RecoverDeadLetters(node.name, dry_run, **self.common)
 
     def _position(self, node: Any) -> Position | None:

@@ -60,6 +60,8 @@ def to_sql(statement: st.Statement, mask: Mask | None = None) -> str:
             return _letters(
                 "DISCARD", statement.source, statement.where, {"REASON": statement.reason}, statement.dry_run
             )
+        case st.ReopenDeadLetters():
+            return _letters("REOPEN", statement.source, statement.where, {}, statement.dry_run)
         case st.RecoverDeadLetters():
             return _letters("RECOVER", statement.source, None, {}, statement.dry_run)
 

@@ -162,6 +162,15 @@ class DiscardDeadLetters(_Statement):
 
 
 @dataclass(frozen=True)
+class ReopenDeadLetters(_Statement):
+    """Takes a DISCARD back."""
+
+    source: str
+    where: exp.Expression | None = None
+    dry_run: bool = False
+
+
+@dataclass(frozen=True)
 class RecoverDeadLetters(_Statement):
     """Letters of what the rate limit kept out."""
 
@@ -187,6 +196,7 @@ Statement: TypeAlias = (
     | Subscribe
     | ReplayDeadLetters
     | DiscardDeadLetters
+    | ReopenDeadLetters
     | RecoverDeadLetters
 )
 

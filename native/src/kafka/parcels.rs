@@ -1,0 +1,204 @@
+//! Letters as record batches: which partition each goes to, and how they are packed.
+
+use crate::kafka::wire::{Damaged, View, put_varlong, varlong_size};
+use flate2::Crc;
+
+/// A batch is closed at so many bytes: what brokers take unless they are told otherwise.
+const FULL: usize = 900_000;
+const HEAD: usize = 61;
+const MOST_SPARE: usize = 8;
+
+/// A record batch that is being filled, or is on its way.
+pub struct Parcel {
+    pub number: i32,
+    pub count: i32,
+    bytes: Vec<u8>,
+    times: (i64, i64), // of the first record and the last
+}
+
+/// Where a letter stands in the parcels.
+pub struct Slot {
+    parcel: usize,
+    start: usize,
+}
+
+/// Key, value and headers of a letter.
+pub type Letter = (Option<Vec<u8>>, Option<Vec<u8>>, Vec<(Vec<u8>, Option<Vec<u8>>)>);
+
+impl Parcel {
+    fn new(number: i32, now: i64, mut room: Vec<u8>) -> Self {
+        room.clear();
+        room.resize(HEAD, 0);
+        Parcel { number, count: 0, bytes: room, times: (now, now) }
+    }
+
+    pub fn size(&self) -> usize {
+        self.bytes.len()
+    }
+
+    fn push(&mut self, now: i64, body: &[u8]) {
+        let (time, place) = (now - self.times.0, i64::from(self.count));
+        let length = 1 + varlong_size(time) + varlong_size(place) + body.len();
+        put_varlong(&mut self.bytes, length as i64);
+        self.bytes.push(0); // attributes
+        put_varlong(&mut self.bytes, time);
+        put_varlong(&mut self.bytes, place);
+        self.bytes.extend_from_slice(body);
+        self.times.1 = now;
+        self.count += 1;
+    }
+
+    /// The batch as a broker takes it.
+    pub fn sealed(&mut self) -> &[u8] {
+        let length = self.bytes.len() as i32 - 12;
+        let (first, last) = self.times;
+        let mut at = 0;
+        let mut put = |bytes: &[u8]| {
+            self.bytes[at..at + bytes.len()].copy_from_slice(bytes);
+            at += bytes.len();
+        };
+        put(&0_i64.to_be_bytes());
+        put(&length.to_be_bytes());
+        put(&(-1_i32).to_be_bytes()); // the leader's epoch is for the leader
+        put(&[2, 0, 0, 0, 0]); // the format; its checksum comes last
+        put(&0_i16.to_be_bytes());
+        put(&(self.count - 1).to_be_bytes());
+        put(&first.to_be_bytes());
+        put(&last.to_be_bytes());
+        put(&(-1_i64).to_be_bytes()); // no producer id: a letter that is sent twice counts once
+        put(&(-1_i16).to_be_bytes());
+        put(&(-1_i32).to_be_bytes());
+        put(&self.count.to_be_bytes());
+        let sum = crc32c::crc32c(&self.bytes[21..]);
+        self.bytes[17..21].copy_from_slice(&sum.to_be_bytes());
+        &self.bytes
+    }
+
+    /// The letters in it, for somebody else to send.
+    pub fn letters(&self) -> Vec<Letter> {
+        let mut view = View::new(&self.bytes[HEAD..]);
+        let mut letter = || {
+            view.varlong()?;
+            view.i8()?;
+            let _front = (view.varlong()?, view.varlong()?);
+            let owned = |bytes: Option<&[u8]>| bytes.map(<[u8]>::to_vec);
+            let (key, value) = (owned(view.var_bytes()?), owned(view.var_bytes()?));
+            let mut headers = Vec::new();
+            for _ in 0..view.varlong()? {
+                headers.push((owned(view.var_bytes()?).unwrap_or_default(), owned(view.var_bytes()?)));
+            }
+            Ok::<_, Damaged>((key, value, headers))
+        };
+        (0..self.count).map_while(|_| letter().ok()).collect()
+    }
+}
+
+/// Those that are being filled, one a partition, and those that are full.
+pub struct Parcels {
+    parcels: Vec<Parcel>,
+    open: Vec<usize>, // by partition
+    turn: usize,      // the partition of letters without a key
+    spare: Vec<Vec<u8>>,
+}
+
+impl Parcels {
+    pub fn new(partitions: usize, now: i64) -> Self {
+        let parcels = (0..partitions).map(|number| Parcel::new(number as i32, now, Vec::new())).collect();
+        // As good as any to begin with, and another one for each task.
+        let turn = now as usize % partitions;
+        Parcels { parcels, open: (0..partitions).collect(), turn, spare: Vec::new() }
+    }
+
+    /// Room for those to come: one that was delivered, to be used again.
+    pub fn recycle(&mut self, parcel: Parcel) {
+        if self.spare.len() < MOST_SPARE && parcel.bytes.capacity() <= 2 * FULL {
+            self.spare.push(parcel.bytes);
+        }
+    }
+
+    pub fn push(&mut self, now: i64, key: Option<&[u8]>, body: &[u8]) -> Slot {
+        let number = match key {
+            Some(key) if !key.is_empty() => partition(key, self.open.len()),
+            _ => self.turn,
+        };
+        let full = &self.parcels[self.open[number]];
+        if full.count > 0 && full.size() + body.len() > FULL {
+            self.open[number] = self.parcels.len();
+            let room = self.spare.pop().unwrap_or_else(|| Vec::with_capacity(FULL + FULL / 8));
+            self.parcels.push(Parcel::new(number as i32, now, room));
+            self.turn = (self.turn + 1) % self.open.len();
+        }
+        let parcel = self.open[number];
+        let start = self.parcels[parcel].size();
+        self.parcels[parcel].push(now, body);
+        Slot { parcel, start }
+    }
+
+    /// Take back a letter: the last one that is in there.
+    pub fn pop(&mut self, slot: &Slot) {
+        let parcel = &mut self.parcels[slot.parcel];
+        parcel.bytes.truncate(slot.start);
+        parcel.count -= 1;
+    }
+
+    /// Those that nothing is added to any more; all of them, if it is the end.
+    pub fn take(&mut self, all: bool, now: i64) -> Vec<Parcel> {
+        if !all && self.parcels.len() == self.open.len() {
+            return Vec::new();
+        }
+        let mut rest = Vec::new();
+        let mut taken = Vec::new();
+        for (index, parcel) in std::mem::take(&mut self.parcels).into_iter().enumerate() {
+            let number = parcel.number as usize;
+            let is_open = self.open[number] == index;
+            if is_open && (all || parcel.count == 0) {
+                rest.push(Parcel::new(parcel.number, now, self.spare.pop().unwrap_or_default()));
+                taken.push(parcel);
+            } else if is_open {
+                rest.push(parcel);
+            } else {
+                taken.push(parcel);
+            }
+        }
+        rest.sort_unstable_by_key(|parcel| parcel.number);
+        (self.open, self.parcels) = ((0..rest.len()).collect(), rest);
+        taken.retain(|parcel| parcel.count > 0);
+        taken
+    }
+}
+
+/// librdkafka's partitioner: equal keys stay together, whichever of the two writes their letters.
+fn partition(key: &[u8], partitions: usize) -> usize {
+    let mut crc = Crc::new();
+    crc.update(key);
+    crc.sum() as usize % partitions
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_taken_back_is_not_sent_and_the_rest_is_all_there() {
+        let mut parcels = Parcels::new(3, 1_000);
+        let mut body = Vec::new();
+        put_varlong(&mut body, -1);
+        put_varlong(&mut body, 400_000);
+        body.extend(vec![7; 400_000]);
+        put_varlong(&mut body, 0);
+        let keys: Vec<Vec<u8>> = (0..40_u8).map(|n| if n % 4 == 0 { Vec::new() } else { vec![n] }).collect();
+        let slots: Vec<Slot> = keys.iter().map(|key| parcels.push(1_001, Some(key), &body)).collect();
+        slots[30..].iter().rev().for_each(|slot| parcels.pop(slot));
+        let mut sent = parcels.take(false, 1_002);
+        assert!(!sent.is_empty());
+        parcels.push(1_003, None, &body);
+        sent.extend(parcels.take(true, 1_004));
+        assert_eq!(sent.iter().map(|parcel| parcel.count).sum::<i32>(), 31);
+        assert_eq!(sent.iter().map(|parcel| parcel.letters().len()).sum::<usize>(), 31);
+        assert!(parcels.take(true, 1_005).is_empty());
+        for parcel in &mut sent {
+            let size = parcel.size();
+            assert_eq!(parcel.sealed().len(), size);
+        }
+    }
+}

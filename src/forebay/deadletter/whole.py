@@ -1,0 +1,48 @@
+"""A letter with all of its record: what it does not carry is read again from where the record is."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import replace
+
+from confluent_kafka import Message
+
+from forebay.deadletter.letter import Letter
+from forebay.deadletter.outcomes import Identity
+from forebay.deadletter.reader import read_ranges
+from forebay.kafka.offsets import Range
+from forebay.options import Options
+
+
+class RecordGoneError(Exception):
+    """The topic does not have the rest any more; the message says so, for a person."""
+
+
+def whole(letter: Letter, options: Options) -> Letter:
+    """The letter itself, if it has all of its record; otherwise with the value that the topic has, checked."""
+    unread = letter.size < 0  # whoever wrote the letter did not have the record
+    if letter.whole and not unread:
+        return letter
+    message = read_record(letter.identity, options)
+    if message is None:
+        raise RecordGoneError(
+            "the letter has only a part of the record, and the topic no longer has the rest"
+        )
+    value = message.value()
+    if unread:
+        headers = tuple(message.headers() or ())
+        return replace(letter, key=message.key(), value=value, headers=headers, size=len(value or b""))
+    if value is None or hashlib.sha256(value).hexdigest() != letter.sha256:
+        raise RecordGoneError(
+            "the letter has only a part of the record, and what the topic has at its offset is not it"
+        )
+    return replace(letter, value=value, sha256=None)
+
+
+def read_record(identity: Identity, options: Options) -> Message | None:
+    """One record of a topic; None if it is gone."""
+    topic, partition, offset = identity
+    for messages in read_ranges([Range(topic, partition, offset, offset + 1)], options):
+        for message in messages:
+            return message
+    return None
