@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from forebay import errors
+    from forebay.blackboard import Artifact, KafkaBlackboardStore
     from forebay.deadletter.letter import Letter
     from forebay.devstack import DevStack
     from forebay.errors import ForebayError
@@ -19,9 +20,11 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "Artifact",
     "DeadLetters",
     "DevStack",
     "ForebayError",
+    "KafkaBlackboardStore",
     "Letter",
     "QueryStatus",
     "Result",
@@ -35,9 +38,11 @@ __all__ = [
 
 # Loaded when first asked for: every Python worker of Spark imports this package, and needs none of it.
 _HOMES = {
+    "Artifact": "forebay.blackboard",
     "DeadLetters": "forebay.runtime.dead_letters",
     "DevStack": "forebay.devstack",
     "ForebayError": "forebay.errors",
+    "KafkaBlackboardStore": "forebay.blackboard",
     "Letter": "forebay.deadletter.letter",
     "QueryStatus": "forebay.runtime.describe",
     "Result": "forebay.runtime.results",

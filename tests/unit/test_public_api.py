@@ -10,9 +10,11 @@ import pytest
 import forebay
 
 EXPECTED = [
+    "Artifact",
     "DeadLetters",
     "DevStack",
     "ForebayError",
+    "KafkaBlackboardStore",
     "Letter",
     "QueryStatus",
     "Result",
