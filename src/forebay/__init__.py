@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from forebay.deadletter.letter import Letter
     from forebay.devstack import DevStack
     from forebay.errors import ForebayError
+    from forebay.pool import Pool, Record
     from forebay.runtime.dead_letters import DeadLetters
     from forebay.runtime.describe import QueryStatus, SourceLag, SourceStatus
     from forebay.runtime.results import Result
@@ -23,7 +24,9 @@ __all__ = [
     "DevStack",
     "ForebayError",
     "Letter",
+    "Pool",
     "QueryStatus",
+    "Record",
     "Result",
     "Session",
     "SourceLag",
@@ -39,7 +42,9 @@ _HOMES = {
     "DevStack": "forebay.devstack",
     "ForebayError": "forebay.errors",
     "Letter": "forebay.deadletter.letter",
+    "Pool": "forebay.pool",
     "QueryStatus": "forebay.runtime.describe",
+    "Record": "forebay.pool",
     "Result": "forebay.runtime.results",
     "Session": "forebay.runtime.session",
     "SourceLag": "forebay.runtime.describe",
