@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from forebay.deadletter.letter import Letter
     from forebay.devstack import DevStack
     from forebay.errors import ForebayError
+    from forebay.pool import Pool, Record
     from forebay.runtime.dead_letters import DeadLetters
     from forebay.runtime.describe import QueryStatus, SourceLag, SourceStatus
     from forebay.runtime.results import Result
@@ -26,7 +27,9 @@ __all__ = [
     "ForebayError",
     "KafkaBlackboardStore",
     "Letter",
+    "Pool",
     "QueryStatus",
+    "Record",
     "Result",
     "Session",
     "SourceLag",
@@ -44,7 +47,9 @@ _HOMES = {
     "ForebayError": "forebay.errors",
     "KafkaBlackboardStore": "forebay.blackboard",
     "Letter": "forebay.deadletter.letter",
+    "Pool": "forebay.pool",
     "QueryStatus": "forebay.runtime.describe",
+    "Record": "forebay.pool",
     "Result": "forebay.runtime.results",
     "Session": "forebay.runtime.session",
     "SourceLag": "forebay.runtime.describe",

@@ -39,7 +39,11 @@
     │   ├── SessionClosedError       FB4005
     │   ├── WorkerLostError          FB4006  a Python worker of Spark's; retryable
     │   ├── ChangeLogError           FB4007  a row was taken back that was never there
-    │   └── ReplayFailedError        FB4010  dead letters that could not be sent again
+    │   ├── ReplayFailedError        FB4010  dead letters that could not be sent again
+    │   ├── PoolHaltedError          FB4020  more records of a pool have failed than it bears
+    │   ├── HandlerTimeoutError      FB4021  a pool's handler took too long; retryable
+    │   ├── TransactionError         FB4022  a pool's transaction cannot go on
+    │   └── PoolStateError           FB4023  a verb of a pool called out of order
     ├── StackError                   FB5000  the embedded broker and registry
     │   ├── JavaMissingError         FB5001
     │   ├── DownloadError            FB5002  retryable; exit code 3
@@ -385,6 +389,30 @@ class ChangeLogError(RuntimeFailure):
 
 class ReplayFailedError(RuntimeFailure):
     code = "FB4010"
+
+
+class PoolHaltedError(RuntimeFailure):
+    code = "FB4020"
+    default_remedy = (
+        "mend the handler or what it calls, and start the pool again: it goes on with the records that failed; or set "
+        "'dead.letter.topic', 'on.error' = 'skip' or a higher 'max.errors'"
+    )
+
+
+class HandlerTimeoutError(RuntimeFailure):
+    code = "FB4021"
+    retryable = True
+    default_remedy = "raise 'handler.timeout.ms', or let the handler give up earlier by itself"
+
+
+class TransactionError(RuntimeFailure):
+    code = "FB4022"
+    default_remedy = "start the pool again; each running pool needs a transactional id of its own"
+
+
+class PoolStateError(RuntimeFailure):
+    code = "FB4023"
+    exit_code = 2
 
 
 class StackError(ForebayError):
