@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+import inspect
+import time
+from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 from support import Cluster, unique
@@ -28,3 +30,16 @@ def artifact(number: int = 0, **more: Any) -> Artifact:
 
 def run(work: Coroutine[Any, Any, T], timeout: float = 60) -> T:
     return asyncio.run(asyncio.wait_for(work, timeout))
+
+
+async def until(condition: Callable[[], Any], what: str, timeout: float = 40) -> Any:
+    """Wait until a condition, plain or to be awaited, is truthy; returns what it returned."""
+    deadline = time.monotonic() + timeout
+    while True:
+        found = condition()
+        if inspect.isawaitable(found):
+            found = await found
+        if found:
+            return found
+        assert time.monotonic() < deadline, f"not within {timeout} s: {what}"
+        await asyncio.sleep(0.02)

@@ -256,7 +256,7 @@ def test_a_record_that_is_no_artifact_is_left_out_and_counted(cluster: Cluster) 
 def test_an_open_transaction_hides_its_artifacts_and_a_read_says_what_it_waits_for(cluster: Cluster) -> None:
     async def work() -> None:
         prefix = unique("board") + "."
-        async with board(cluster, prefix, partitions=1, read_timeout_ms=500) as store:
+        async with board(cluster, prefix, partitions=1, read_timeout_ms=2000) as store:
             hidden = artifact(1)
             producer = cluster.transactional_producer()
             producer.begin_transaction()

@@ -47,17 +47,21 @@ class Feed:
 
     def start(self) -> None:
         """Connect, and come to where the topics end now: after this the index is complete."""
-        timeout_s = self._options["connect.timeout.ms"] / 1000
-        described = with_backoff(lambda: self._cluster.describe(self._names), timeout_s=timeout_s)
-        self._topic_ids = {name: topic.id for name, topic in described.items()}
-        keys = [(name, number) for name, topic in described.items() for number in range(topic.partitions)]
-        known, starts = self._index.positions(self._topic_ids), self._cluster.earliest(keys)
-        self._reached = {key: max(known.get(key, 0), starts[key]) for key in keys}
+        # Topics that were made a moment ago have no leaders yet, which is waited for, too.
+        with_backoff(self._look, timeout_s=self._options["connect.timeout.ms"] / 1000)
         consumer = Consumer(self._settings(), logger=CLIENT_LOG)
         consumer.assign([TopicPartition(*key, offset) for key, offset in self._reached.items()])
         self._thread = threading.Thread(target=self._run, args=(consumer,), name="forebay-board", daemon=True)
         self._thread.start()
-        self.wait_for(self.ends(), timeout_s=None)
+        self.wait_for(with_backoff(self.ends, timeout_s=None), timeout_s=None)
+
+    def _look(self) -> None:
+        described = self._cluster.describe(self._names)
+        self._topic_ids = {name: topic.id for name, topic in described.items()}
+        keys = [(name, number) for name, topic in described.items() for number in range(topic.partitions)]
+        starts = self._cluster.earliest(keys)
+        known = self._index.positions(self._topic_ids)
+        self._reached = {key: max(known.get(key, 0), starts[key]) for key in keys}
 
     def close(self) -> None:
         self._ended.set()

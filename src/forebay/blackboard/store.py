@@ -26,6 +26,7 @@ from forebay.blackboard.artifact import Codec, Document, PlainCodec, decode, enc
 from forebay.blackboard.feed import Feed
 from forebay.blackboard.index import Index
 from forebay.blackboard.lag import Throttle
+from forebay.blackboard.marks import Marks
 from forebay.blackboard.options import bind
 from forebay.blackboard.queries import Queries
 from forebay.blackboard.records import cloud_event, partition_key
@@ -128,19 +129,26 @@ class KafkaBlackboardStore:
 
     async def record_consumptions(self, records: Iterable[Any]) -> None:
         await self.start()
-        outgoing = []
-        for record in records:
-            form = {
-                "artifact_id": str(record.artifact_id),
-                "consumer": record.consumer,
-                "run_id": record.run_id,
-                "correlation_id": record.correlation_id,
-                "consumed_at": iso(record.consumed_at),
-            }
-            key = f"{form['artifact_id']}:{record.consumer}:{record.run_id or ''}".encode()
-            outgoing.append(Outgoing(self.topics.consumptions, key, json.dumps(form).encode()))
+        outgoing = [self.consumption(record) for record in records]
         if outgoing:
             await self._write(outgoing)
+
+    def consumption(self, record: Any) -> Outgoing:
+        """A consumption as what is written for it; told twice, it is one."""
+        form = {
+            "artifact_id": str(record.artifact_id),
+            "consumer": record.consumer,
+            "run_id": record.run_id,
+            "correlation_id": record.correlation_id,
+            "consumed_at": iso(record.consumed_at),
+        }
+        key = f"{form['artifact_id']}:{record.consumer}:{record.run_id or ''}".encode()
+        return Outgoing(self.topics.consumptions, key, json.dumps(form).encode())
+
+    def marks(self) -> Marks:
+        """Who is done with what, as this process knows it."""
+        timeout_s = self.options["read.timeout.ms"] / 1000
+        return Marks(self.topics.processed, self._index, self._feed, timeout_s)
 
     async def upsert_agent_snapshot(self, snapshot: Any) -> None:
         await self.start()
@@ -268,9 +276,14 @@ class KafkaBlackboardStore:
         wanted = consistency or self.options["consistency"]
         timeout_s = self.options["read.timeout.ms"] / 1000
         if wanted == "latest":
-            await asyncio.to_thread(lambda: self._feed.wait_for(self._feed.ends(), timeout_s))
+            await asyncio.to_thread(self._wait_for_latest, timeout_s)
         elif wanted == "own" and not self._feed.has(self._written):
             await asyncio.to_thread(self._feed.wait_for, dict(self._written), timeout_s)
+
+    def _wait_for_latest(self, timeout_s: float) -> None:
+        """Its own writes are part of it: the broker may say where the log ends before it shows a commit to readers."""
+        ends = self._feed.ends()
+        self._feed.wait_for({key: max(end, self._written.get(key, 0)) for key, end in ends.items()}, timeout_s)
 
     def _artifacts(self, documents: List[Document]) -> List[Any]:
         return [self._codec.artifact(document) for document in documents]

@@ -33,7 +33,7 @@ class Outgoing(NamedTuple):
     """A record on its way. A value of None is a tombstone."""
 
     topic: str
-    key: bytes
+    key: bytes | None
     value: bytes | None
     headers: Sequence[tuple[str, bytes | None]] = ()
 
