@@ -112,7 +112,9 @@ def test_the_frontier_is_the_first_unfinished_delivered_offset(
     unfinished = [record.offset for record in records if not record.done]
     last = records[-1].offset + 1 if records else None
     assert tracker.frontier() == (unfinished[0] if unfinished else last)
-    assert tracker.beyond() == [r.offset for r in records if r.done and unfinished and r.offset > unfinished[0]]
+    assert tracker.beyond() == [
+        r.offset for r in records if r.done and unfinished and r.offset > unfinished[0]
+    ]
     assert len(tracker) == (len([r for r in records if r.offset >= unfinished[0]]) if unfinished else 0)
 
 
