@@ -25,6 +25,14 @@ class Commits:
         self._completed = completed
         self.consumer: Consumer | None = None
 
+    @property
+    def commits(self) -> int:
+        return self._committer.commits
+
+    @property
+    def failures(self) -> int:
+        return self._committer.failures
+
     def on_commit(self, error: KafkaError | None, partitions: Sequence[TopicPartition]) -> None:
         """The answer to a commit, told while the consumer polls."""
         if not self._committer.waiting:
@@ -41,6 +49,9 @@ class Commits:
         completed = self._completed()
         if self._committer.due(completed):
             self._send(self._committer.plan(leases, completed))
+
+    def unconfirmed(self) -> int:
+        return self._committer.unconfirmed(self._completed())
 
     def settle(self, leases: Sequence[Lease]) -> None:
         for _ in range(TRIES):
@@ -94,4 +105,4 @@ class Commits:
 
 
 def _partitions(commits: Sequence[Commit]) -> list[TopicPartition]:
-    return [TopicPartition(c.lease.topic, c.lease.partition, c.offset, c.metadata or None) for c in commits]
+    return [TopicPartition(c.lease.topic, c.lease.partition, c.offset, c.metadata) for c in commits]

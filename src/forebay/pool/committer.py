@@ -41,7 +41,8 @@ class Committer:
         self._batch = batch
         self._limit = metadata_limit
         self._last = monotonic()
-        self._counted = 0
+        self._counted = 0  # records that were completed when the last commit was planned
+        self._confirmed = 0  # and when the last one was that the broker has
         self._backoff = Backoff()
         self._sent: list[Commit] | None = None
         self.commits = 0
@@ -66,6 +67,16 @@ class Committer:
     def plan(self, leases: Iterable[Lease], completed: int = 0) -> list[Commit]:
         """What there is to commit now; nothing where nothing has changed."""
         self._last, self._counted = monotonic(), completed
+        found = self._changed(leases)
+        if not found:
+            self._confirmed = completed
+        return found
+
+    def unconfirmed(self, completed: int) -> int:
+        """How many records would be handled again if the pool died now, those at work left out."""
+        return completed - self._confirmed
+
+    def _changed(self, leases: Iterable[Lease]) -> list[Commit]:
         found = []
         for lease in leases:
             frontier = lease.tracker.frontier()
@@ -84,6 +95,7 @@ class Committer:
         for commit in self._sent or ():
             commit.lease.committed = commit.offset, commit.metadata
         self._sent = None
+        self._confirmed = self._counted
         self._backoff.over()
         self.commits += 1
 

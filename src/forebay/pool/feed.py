@@ -39,6 +39,10 @@ class Offsets(Protocol):
         """Often; commits when it is time."""
         ...
 
+    def unconfirmed(self) -> int:
+        """How many records are done and would be handled again if the pool died now."""
+        ...
+
     def settle(self, leases: Sequence[Lease]) -> None:
         """Before partitions are given back: returns when what is done is committed, or cannot be."""
         ...
@@ -131,7 +135,9 @@ class Feed:
 
     def _fetch(self) -> list[Any]:
         waiting = len(self._crew.ready) + self.handed - self._crew.taken
-        room = 0 if self.quiet else self._queue_size - waiting
+        room = self._queue_size - waiting
+        if self.quiet or self._offsets.unconfirmed() >= self._window:
+            room = 0
         if room > 0:
             self._full_since = None
             if self._all_paused:
@@ -307,4 +313,8 @@ def as_error(error: BaseException, options: Options) -> BaseException:
     """What ended the thread, as one of ours where it is the library's."""
     if isinstance(error, KafkaException):
         return translate(error.args[0], options, "reading")
-    return error if isinstance(error, ForebayError) else ConnectorError(f"{type(error).__name__}: {error}")
+    if isinstance(error, ForebayError):
+        return error
+    found = ConnectorError(f"the pool's polling thread has failed: {type(error).__name__}: {error}")
+    found.__cause__ = error
+    return found

@@ -71,7 +71,8 @@ _POOL = (
     Option(
         "max.uncommitted",
         integer(2),
-        "how many records of a partition may be read beyond one that is not done, before it is paused",
+        "how many records of a partition may be read beyond one that is not done, before it is paused; and how "
+        "many may be done without being committed, which a crash would repeat, before no more are fetched",
         "20000",
     ),
     Option("commit.interval.ms", integer(1), "how often offsets are committed", "5000", "1000"),

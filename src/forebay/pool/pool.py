@@ -11,7 +11,7 @@ import contextlib
 import logging
 import signal
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
 from time import monotonic
@@ -20,7 +20,7 @@ from typing import Any
 from confluent_kafka import Consumer
 
 from forebay.backoff import with_backoff
-from forebay.errors import ForebayError, PoolHaltedError, PoolStateError
+from forebay.errors import ForebayError, OptionConflictError, PoolHaltedError, PoolStateError
 from forebay.kafka.admin import Cluster
 from forebay.kafka.settings import CLIENT_LOG, consumer_settings
 from forebay.pool.batches import BatchCrew
@@ -34,6 +34,7 @@ from forebay.pool.letters import Letters
 from forebay.pool.options import bind
 from forebay.pool.record import Record
 from forebay.pool.stats import PoolStats, stats_of
+from forebay.pool.transactions import INTERVAL_MS, TIMEOUT_MS, Transactions
 
 log = logging.getLogger("forebay.pool")
 
@@ -86,7 +87,7 @@ class Pool:
             verdicts(errors or {}),
         )
         self._handler: Handler | None = None
-        self._transactional_id: str | None = None
+        self._transactions: Transactions | None = None
         self.retries = self.skipped = self.halted = 0
 
     # -- what a user calls ---------------------------------------------------------------------------
@@ -95,6 +96,23 @@ class Pool:
         """Decorator: the function that `run()`, `start()` and `async with` use if they are given none."""
         self._handler = function
         return function
+
+    def transactional(self, id: str, *, interval_ms: int = INTERVAL_MS, timeout_ms: int = TIMEOUT_MS) -> Pool:
+        """Consume, handle, produce and commit in Kafka transactions: what `record.send()` is given is written exactly
+        once, with the record's offset. Each running pool needs an id of its own; one that starts again, the same.
+
+        await pool.transactional("billing-1").run(handler)
+        """
+        if self.state is not State.new:
+            raise PoolStateError(
+                f"the pool is {self.state}", remedy="call transactional() before it is started"
+            )
+        if self.options["processes"]:
+            raise OptionConflictError(
+                "'processes' has no transactions: a record is sent from here", option="processes"
+            )
+        self._transactions = Transactions(self.options, id, interval_ms, timeout_ms)
+        return self
 
     async def run(self, handler: Handler | None = None) -> None:
         """Handle records until `stop()` is called, the task is cancelled, SIGTERM comes, or too much fails."""
@@ -169,9 +187,10 @@ class Pool:
             "limit": options["workers"],
             "crashed": self._fail,
         }
+        call = self._transactions.around(adapted.call) if self._transactions else adapted.call
         if options["batch.size"]:
-            return BatchCrew(adapted.call, self._failed, size=options["batch.size"], **more)
-        return Crew(adapted.call, self._failed, **more)
+            return BatchCrew(call, self._failed, size=options["batch.size"], **more)
+        return Crew(call, self._failed, **more)
 
     def _prepare(self) -> None:
         """Find the topics, so that what is wrong with them is said now and not never."""
@@ -181,25 +200,30 @@ class Pool:
             topics = with_backoff(lambda: admin.describe(admin.matching()), timeout_s=patience_s)
         finally:
             admin.close()
+        if self._transactions is not None:
+            self._transactions.prepare()
         if self._letters is not None:
             self._letters.prepare(max((topic.partitions for topic in topics.values()), default=1))
 
     def _make_feed(self) -> Feed:
         options = self.options
-        committer = Committer(
-            options["commit.interval.ms"] / 1000, options["commit.batch"], options["metadata.max.bytes"]
-        )
-        commits = Commits(committer, lambda: self._crew.completed)
         reset = {"none": "error"}.get(options["auto.offset.reset"], options["auto.offset.reset"])
         settings = consumer_settings(options) | {
             "auto.offset.reset": reset,
-            "on_commit": commits.on_commit,
             "error_cb": lambda error: feed.on_error(error),
         }
-        consumer = Consumer(settings, logger=CLIENT_LOG)
-        commits.consumer = consumer
-        feed = Feed(options, consumer, self._crew, commits, self._hand_over)
-        self.committer = committer
+        offsets: Transactions | Commits
+        if self._transactions is not None:
+            offsets = self._transactions
+        else:
+            committer = Committer(
+                options["commit.interval.ms"] / 1000, options["commit.batch"], options["metadata.max.bytes"]
+            )
+            offsets = Commits(committer, lambda: self._crew.completed)
+            settings["on_commit"] = offsets.on_commit
+        consumer = offsets.consumer = Consumer(settings, logger=CLIENT_LOG)
+        feed = Feed(options, consumer, self._crew, offsets, self._hand_over)
+        self._offsets = offsets
         return feed
 
     def _hand_over(self, records: list[Record]) -> None:
@@ -326,6 +350,3 @@ def _message(error: BaseException) -> str:
     if isinstance(error, ForebayError):
         return error.message
     return str(error) or type(error).__name__
-
-
-Decorated = Callable[[Handler], Handler]
