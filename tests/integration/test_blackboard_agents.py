@@ -84,9 +84,7 @@ def test_several_processes_share_the_artifacts_and_each_is_answered_once_in_the_
             for key in {key for key, _ in seen}:
                 of_key = [n for each, n in seen if each == key]
                 assert of_key == sorted(of_key)
-            _, total = await store.query_artifacts(
-                FilterConfig(type_names={"Reply"}, correlation_id="c1")
-            )
+            _, total = await store.query_artifacts(FilterConfig(type_names={"Reply"}, correlation_id="c1"))
             assert total == count // 6  # what is made belongs to what it was made from
             history = await store.agent_history_summary("answering", consistency="latest")
             assert (history["produced"]["total"], history["consumed"]["total"]) == (count, count)

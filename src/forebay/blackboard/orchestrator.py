@@ -27,7 +27,7 @@ from forebay.blackboard.retries import Job, RetryPolicy, headers_of, job_of, let
 from forebay.blackboard.stats import Stats
 from forebay.blackboard.store import KafkaBlackboardStore
 from forebay.blackboard.topics import ensure_retry_topics
-from forebay.blackboard.writer import Outgoing
+from forebay.blackboard.writer import PARTITIONER, Outgoing
 from forebay.deadletter.policy import ErrorPolicy
 from forebay.deadletter.topic import ensure_topic
 from forebay.errors import ArtifactError, BlackboardError
@@ -134,6 +134,8 @@ class Orchestrator:
             max_attempts=0,
             max_errors=BEAR,
             errors={_StoppingError: "halt"},
+            # What agents make must go where `publish` would put it: one key, one partition.
+            **{"kafka.partitioner": PARTITIONER},
             **{"kafka." + name: value for name, value in options.passed_through().items()},
             **self._settings,
         )

@@ -283,7 +283,9 @@ class KafkaBlackboardStore:
     def _wait_for_latest(self, timeout_s: float) -> None:
         """Its own writes are part of it: the broker may say where the log ends before it shows a commit to readers."""
         ends = self._feed.ends()
-        self._feed.wait_for({key: max(end, self._written.get(key, 0)) for key, end in ends.items()}, timeout_s)
+        self._feed.wait_for(
+            {key: max(end, self._written.get(key, 0)) for key, end in ends.items()}, timeout_s
+        )
 
     def _artifacts(self, documents: List[Document]) -> List[Any]:
         return [self._codec.artifact(document) for document in documents]

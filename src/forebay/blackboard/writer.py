@@ -26,6 +26,7 @@ log = logging.getLogger("forebay.blackboard")
 
 PATIENCE_S = 60.0
 POLL_S = 0.1
+PARTITIONER = "murmur2_random"  # where Java's clients would put it
 SHARED = 500  # writes in one transaction: few enough to be over in a moment
 
 
@@ -72,7 +73,7 @@ def producer_settings(options: Options) -> dict[str, Any]:
         "enable.idempotence": options["enable.idempotence"] and options["acks"] == "all",
         "linger.ms": options["linger.ms"],
         "batch.size": options["batch.size"],
-        "partitioner": "murmur2_random",  # where Java's clients would put it
+        "partitioner": PARTITIONER,
         "message.timeout.ms": int(PATIENCE_S * 1000),
         "reconnect.backoff.max.ms": 2_000,
     }
@@ -222,6 +223,10 @@ class TransactionalWriter:
                 self._fatal = error
             else:
                 self._abort()
+                if len(writes) > 1:  # one of them is at fault, and the others must not suffer for it
+                    for write in writes:
+                        self._together([write])
+                    return
             for write in writes:
                 write.done.set_exception(error)
             return
@@ -238,12 +243,17 @@ class TransactionalWriter:
                 for record in write.records:
                     self._produce(record, write.delivered)
             self._producer.flush(PATIENCE_S)
-            failed = next((write.error for write in writes if write.error is not None), None)
-            if failed is not None:
-                raise fault(failed, self._options, doing)
-            commit(self._producer)
+            for write in writes:
+                if write.error is not None and write.error.code() == KafkaError.MSG_SIZE_TOO_LARGE:
+                    raise fault(write.error, self._options, doing)
+            commit(self._producer)  # says why, if anything else was not delivered
         except KafkaException as error:
             raise fault(error.args[0], self._options, doing) from None
+        except SystemError as error:
+            # A fatal error comes as an exception of its own while callbacks run, which Python takes for a fault.
+            if not isinstance(error.__cause__, KafkaException):
+                raise
+            raise fault(error.__cause__.args[0], self._options, doing) from None
 
     def _produce(self, record: Outgoing, delivered: Any) -> None:
         while True:
