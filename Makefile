@@ -25,7 +25,7 @@ test-fast: setup ## what needs neither broker nor Spark
 	@$(PY) -m pytest -q tests/unit tests/property $(ARGS)
 
 test-flock: setup ## Flock's own store suites and a Flock program on the blackboard, in a Python 3.12 of its own
-	@$(PY) scripts/flock.py $(ARGS)
+	@$(PY) -m scripts.flock $(ARGS)
 
 chaos: setup ## the long form of the crash tests
 	@FOREBAY_CHAOS_KILLS=100 FOREBAY_CHAOS_LETTERS=20 FOREBAY_LEAK_BATCHES=10000 $(PY) -m pytest tests/chaos tests/integration/test_native_reader.py --timeout=3600 $(ARGS)

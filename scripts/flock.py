@@ -13,10 +13,13 @@ import sys
 import tarfile
 from pathlib import Path
 
+from benchmarks.peers.environment import virtual_environment
+
 from forebay.cache import cache_root
 from forebay.devstack import DevStack
 
 VERSION = "0.5.700"
+FOLDER = cache_root() / f"flock-{VERSION}"
 ROOT = Path(__file__).resolve().parent.parent
 TESTS = ROOT / "tests" / "interop" / "flock"
 SUITES = (
@@ -51,18 +54,12 @@ def find_python() -> str:
     sys.exit("test-flock: Flock needs Python 3.12 or newer; set PYTHON312=/path/to/python3.12")
 
 
-def environment(folder: Path) -> Path:
-    """The environment's python; made when its list of packages is another one."""
-    python, wanted = folder / "venv" / "bin" / "python", "\n".join(PACKAGES)
-    stamp = folder / "packages.txt"
-    if not python.exists() or not stamp.exists() or stamp.read_text() != wanted:
+def environment() -> Path:
+    """The python of an environment that has Flock, and what Forebay's blackboard needs."""
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    if not (FOLDER / "venv").exists():
         say(f"making an environment for Flock {VERSION} (some minutes, once)")
-        shutil.rmtree(folder / "venv", ignore_errors=True)
-        subprocess.run([find_python(), "-m", "venv", str(folder / "venv")], check=True)
-        pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-        subprocess.run([*pip, *PACKAGES], check=True)
-        stamp.write_text(wanted)
-    return python
+    return Path(virtual_environment(FOLDER / "venv", PACKAGES, find_python()))
 
 
 def sources(folder: Path, python: Path) -> Path:
@@ -88,10 +85,8 @@ def sources(folder: Path, python: Path) -> Path:
 
 
 def main() -> int:
-    folder = cache_root() / f"flock-{VERSION}"
-    folder.mkdir(parents=True, exist_ok=True)
-    python = environment(folder)
-    unpacked = sources(folder, python)
+    python = environment()
+    unpacked = sources(FOLDER, python)
     with DevStack() as stack:
         env = {
             **os.environ,

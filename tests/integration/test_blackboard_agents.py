@@ -9,8 +9,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from boards import artifact, board, run, until
-from confluent_kafka import TopicPartition
+from boards import artifact, board, records, run, until
 from support import Cluster, unique
 
 from forebay.blackboard import (
@@ -38,17 +37,10 @@ def reply(given: Artifact) -> Artifact:
 
 
 def letters(cluster: Cluster, topic: str) -> list[Letter]:
-    consumer = cluster.consumer(unique("letters"), **{"isolation.level": "read_committed"})
-    found = []
-    try:
-        for number, (low, high) in cluster.watermarks(topic).items():
-            consumer.assign([TopicPartition(topic, number, low)])
-            while low < high and (message := consumer.poll(5)) is not None:
-                found.append(Letter.from_kafka(message.key(), message.value(), message.headers()))
-                low = message.offset() + 1
-    finally:
-        consumer.close()
-    return found
+    return [
+        Letter.from_kafka(message.key(), message.value(), message.headers())
+        for message in records(cluster, topic)
+    ]
 
 
 async def replies(store: KafkaBlackboardStore) -> list[int]:

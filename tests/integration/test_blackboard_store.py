@@ -9,8 +9,7 @@ from pathlib import Path
 from uuid import uuid4
 
 import pytest
-from boards import artifact, board, run
-from confluent_kafka import Message, TopicPartition
+from boards import artifact, board, records, run
 from support import Cluster, unique
 
 from forebay.blackboard import AgentSnapshotRecord, ArtifactEnvelope, ConsumptionRecord, FilterConfig
@@ -30,23 +29,6 @@ BASE = datetime(2026, 1, 1, 12, tzinfo=UTC)
 @dataclass
 class Order:
     n: int
-
-
-def records(cluster: Cluster, topic: str) -> list[Message]:
-    consumer = cluster.consumer(unique("reading"), **{"enable.partition.eof": True})
-    found, open_partitions = [], set(cluster.watermarks(topic))
-    try:
-        consumer.assign([TopicPartition(topic, number, 0) for number in open_partitions])
-        while open_partitions:
-            message = consumer.poll(10)
-            assert message is not None
-            if message.error():
-                open_partitions.discard(message.partition())
-            else:
-                found.append(message)
-    finally:
-        consumer.close()
-    return found
 
 
 @pytest.mark.parametrize("transactions", [False, True], ids=["plain", "transactional"])

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from forebay.blackboard.artifact import decode
-from forebay.blackboard.options import bind, transactional_id
+from forebay.blackboard.options import bind, node_name
 from forebay.blackboard.topics import Topics
 from forebay.errors import ArtifactError, DeniedOptionError, OptionConflictError, UnknownOptionError
 
@@ -53,7 +53,7 @@ def test_the_environment_names_of_the_seed_set_options_and_keywords_win(
         "ssl.ca.location": "/ca.pem",
     }
     assert "hidden" not in repr(options)
-    assert transactional_id(options, "publish") == "flock-orch-n1.publish"
+    assert node_name(options) == "flock-orch-n1"
     monkeypatch.setenv("KAFKA_SASL_JAAS_CONFIG", "x")
     with pytest.raises(DeniedOptionError, match="login modules"):
         bind({})

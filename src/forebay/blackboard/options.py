@@ -6,6 +6,7 @@ import os
 import socket
 from collections.abc import Mapping
 from typing import Any
+from uuid import uuid4
 
 from forebay.errors import OptionConflictError
 from forebay.kafka.options import PASS_THROUGH
@@ -93,8 +94,8 @@ BLACKBOARD = OptionTable(
         Option(
             "transactional.id",
             TEXT,
-            "this node's name for its transactions: a new program of that name ends the old one's; "
-            "<prefix>-orch-<host>-<process> unless given",
+            "this node's name for its transactions: a new program of that name ends the old one's at once; "
+            "<prefix>-orch-<host>-<random> unless given, whose transactions end after transaction.timeout.ms",
             example="flock-orch-node1",
             env="KAFKA_TX_ID",
         ),
@@ -102,7 +103,7 @@ BLACKBOARD = OptionTable(
             "transaction.timeout.ms",
             integer(1_000, 900_000),
             "after which the broker ends a transaction whose program has died",
-            "60000",
+            "15000",
         ),
         Option(
             "isolation.level",
@@ -173,10 +174,9 @@ def from_environment(environ: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def transactional_id(options: Options, purpose: str) -> str:
-    """One a purpose: what publishes and what consumes must not end each other's transactions."""
+def node_name(options: Options) -> str:
+    """The `transactional.id`, or one that nobody else has: two programs of one id end each other's transactions."""
     given = options["transactional.id"]
     if given is None:
-        prefix = options["topic.prefix"].rstrip(".-")
-        given = f"{prefix}-orch-{socket.gethostname()}-{os.getpid()}"
-    return f"{given}.{purpose}"
+        given = f"{options['topic.prefix'].rstrip('.-')}-orch-{socket.gethostname()}-{uuid4().hex[:8]}"
+    return str(given)

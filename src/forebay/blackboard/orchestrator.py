@@ -22,7 +22,6 @@ from uuid import UUID
 from forebay.blackboard import telemetry
 from forebay.blackboard.agents import Handler, Subscription, output, types_of
 from forebay.blackboard.artifact import ConsumptionRecord, decode
-from forebay.blackboard.options import transactional_id
 from forebay.blackboard.retries import Job, RetryPolicy, headers_of, job_of, letter_of
 from forebay.blackboard.stats import Stats
 from forebay.blackboard.store import KafkaBlackboardStore
@@ -139,7 +138,11 @@ class Orchestrator:
             **{"kafka." + name: value for name, value in options.passed_through().items()},
             **self._settings,
         )
-        return pool.transactional(transactional_id(options, purpose)) if options["transactions"] else pool
+        if not options["transactions"]:
+            return pool
+        return pool.transactional(
+            f"{self.store.node}.{purpose}", timeout_ms=options["transaction.timeout.ms"]
+        )
 
     # -- a record ------------------------------------------------------------------------------------
 
@@ -190,11 +193,10 @@ class Orchestrator:
             self.stats.of(who.agent, record.partition).duplicates += 1
             return False, []
         counted, began = self.stats.of(who.agent, record.partition), time.monotonic()
-        transaction = self.store.options["transactional.id"]
         try:
             with telemetry.handling(
                 who.agent, self.group_id, record.topic, record.partition, record.offset, document, record.headers,
-                transaction,
+                self.store.transaction,
             ) as span:  # fmt: skip
                 made = await who.handle(artifact)
                 outputs = [

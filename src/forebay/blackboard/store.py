@@ -27,7 +27,7 @@ from forebay.blackboard.feed import Feed
 from forebay.blackboard.index import Index
 from forebay.blackboard.lag import Throttle
 from forebay.blackboard.marks import Marks
-from forebay.blackboard.options import bind
+from forebay.blackboard.options import bind, node_name
 from forebay.blackboard.queries import Queries
 from forebay.blackboard.records import cloud_event, partition_key
 from forebay.blackboard.topics import Topics, ensure_topics
@@ -49,11 +49,17 @@ class KafkaBlackboardStore:
     ) -> None:
         self.options = bind({"bootstrap.servers": bootstrap_servers, **options})
         self.topics = Topics.of(self.options)
+        self.node = node_name(self.options)
         self._codec: Codec = codec or PlainCodec()
         self._starting = threading.Lock()
         self._written: Placed = {}
         self._closed = False
         self._ready = False
+
+    @property
+    def transaction(self) -> str | None:
+        """What transactions are called here, if there are any."""
+        return self.node if self.options["transactions"] else None
 
     # -- life ----------------------------------------------------------------------------------------
 
@@ -75,7 +81,7 @@ class KafkaBlackboardStore:
             try:
                 self._feed.start()
                 self._writer: Writer | TransactionalWriter = (
-                    TransactionalWriter(self.options)
+                    TransactionalWriter(self.options, f"{self.node}.publish")
                     if self.options["transactions"]
                     else Writer(self.options)
                 )
@@ -116,7 +122,7 @@ class KafkaBlackboardStore:
         document = self._codec.document(artifact)
         with telemetry.publishing(self.topics.artifacts, document) as span:
             placed = await self._write(self.records_of(document, span))
-            telemetry.published(span, self.topics.artifacts, placed, self.options["transactional.id"])
+            telemetry.published(span, self.topics.artifacts, placed, self.transaction)
 
     def records_of(self, document: Document, span: Any = None) -> List[Outgoing]:
         """An artifact as what is written for it: the event, and the newest version by id."""

@@ -17,7 +17,6 @@ from typing import Any, NamedTuple
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from forebay.blackboard.options import transactional_id
 from forebay.errors import ArtifactError, FencedError, ForebayError, UnreachableError
 from forebay.kafka.settings import CLIENT_LOG, connection_settings, translate
 from forebay.options import Options
@@ -155,12 +154,12 @@ class Writer:
 class TransactionalWriter:
     """Writes in transactions, one after another; what waits meanwhile goes into the next one."""
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: Options, id: str) -> None:
         self._options = options
         settings = producer_settings(options)
         settings.pop("message.timeout.ms")
         self._settings = settings | {
-            "transactional.id": transactional_id(options, "publish"),
+            "transactional.id": id,
             "transaction.timeout.ms": options["transaction.timeout.ms"],
         }
         self._queue: queue.SimpleQueue[_Write | None] = queue.SimpleQueue()
