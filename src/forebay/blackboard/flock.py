@@ -170,7 +170,11 @@ class KafkaSchedulingComponent(OrchestratorComponent):  # type: ignore[misc]
             kafka=options.passed_through(),
             **self.pool,
         )
-        await pool.start(lambda record: self._handle(orchestrator, store, record))
+
+        async def handle(record: Record) -> None:
+            await self._handle(orchestrator, store, record)
+
+        await pool.start(handle)
         self._pool = pool
 
     async def on_shutdown(self, orchestrator: Any) -> None:
