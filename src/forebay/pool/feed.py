@@ -27,6 +27,7 @@ log = logging.getLogger("forebay.pool")
 CHUNK = 2_000  # messages taken from the library at once
 IDLE_POLL_S = 0.1
 FULL_S = 1.0  # so long the queue may be full before partitions are paused: that throws away what was fetched
+COMPLAIN_S = 30.0
 COMMITTED_S = 10.0  # how long the group's coordinator is waited for when partitions are assigned
 
 Partition = tuple[str, int]
@@ -76,6 +77,7 @@ class Feed:
         self._stop = threading.Event()
         self._full_since: float | None = None
         self._all_paused = False
+        self._complained = float("-inf")
         self.quiet = False  # fetch nothing more, and poll on
         self.leases: dict[Partition, Lease] = {}
         self.handed = 0
@@ -87,7 +89,8 @@ class Feed:
         """The library's word on its connections."""
         if error.code() in (KafkaError._AUTHENTICATION, KafkaError._SSL):
             self.refusal = error
-        else:
+        elif monotonic() - self._complained > COMPLAIN_S:  # it is told of each try to connect
+            self._complained = monotonic()
             log.warning("Kafka at %s: %s", address(self._options), error.str())
 
     # -- the life of the thread ----------------------------------------------------------------------
@@ -152,7 +155,7 @@ class Feed:
         if self._full_since is None:
             self._full_since = now
         if now - self._full_since < FULL_S and not self.quiet:
-            self._crew.wait_for_appetite(self._queue_size // 2 + 1, IDLE_POLL_S)
+            self._crew.wait_for_appetite(self.handed, self._queue_size // 2 + 1, IDLE_POLL_S)
             return []
         if not self._all_paused:
             self._pause_all(True)
@@ -297,9 +300,9 @@ class Feed:
         log.warning("lost: %s; what was not committed is handled again by the next owner", _names(partitions))
 
     def _leave(self, partitions: Sequence[TopicPartition]) -> list[Lease]:
-        self.rebalances += 1
         places = [(tp.topic, tp.partition) for tp in partitions]
         leases = [self.leases.pop(place) for place in places if place in self.leases]
+        self.rebalances += bool(leases)
         for lease in leases:
             lease.closing = True
         return leases
