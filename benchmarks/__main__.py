@@ -21,6 +21,7 @@ from benchmarks import (
     grid,
     machine,
     memory,
+    pool,
     report,
     steady,
     throughput,
@@ -32,7 +33,7 @@ from benchmarks.runner import ROOT, WORK, without_paths
 RESULTS = ROOT / "benchmarks" / "RESULTS.md"
 QUICK_RESULTS = WORK / "RESULTS-quick.md"
 SECTIONS = WORK / "sections"  # a claim's section is kept here as soon as it is there
-CLAIMS = ("grid", "steady", "constant", "throughput", "freshness", "memory", "decoding", "blackboard")
+CLAIMS = ("grid", "steady", "constant", "throughput", "freshness", "memory", "decoding", "pool", "blackboard")
 
 # name, help, value of a quick run, value of a full one
 NUMBERS = (
@@ -44,6 +45,8 @@ NUMBERS = (
     ("throughput-rounds", "rounds of the throughput claim", 1, 3),
     ("freshness-seconds", "seconds a round of the freshness claim", 5, 30),
     ("memory-records", "records of the memory claim", 300_000, 10_000_000),
+    ("pool-records", "the most records of a case of the pool claim", 50_000, 500_000),
+    ("pool-rounds", "rounds of the pool claim", 1, 3),
     ("artifacts", "artifacts of the blackboard claim", 5_000, 50_000),
     ("artifacts-rounds", "rounds of the blackboard claim", 1, 3),
 )
@@ -83,6 +86,7 @@ def claims(given: argparse.Namespace, words: Console) -> dict[str, Callable[[], 
         "freshness": lambda: freshness.measure(words, given.freshness_seconds, given.throughput_rounds),
         "memory": lambda: memory.measure(words, given.memory_records),
         "decoding": lambda: decoding.measure(words, given.records),
+        "pool": lambda: pool.measure(words, given.pool_records, given.pool_rounds),
         "blackboard": lambda: blackboard.measure(words, given.artifacts, given.artifacts_rounds),
     }
 

@@ -29,7 +29,7 @@ SUITES = (
     "tests/integration/test_sqlite_store_integration.py",
 )
 PACKAGES = (
-    f"flock-core=={VERSION}", "confluent-kafka>=2.16,<3", "platformdirs", "prometheus-client",
+    f"flock-core=={VERSION}", "confluent-kafka>=2.16,<3", "platformdirs", "prometheus-client", "orjson",
     "pytest>=9", "pytest-asyncio", "pytest-mock", "pytest-order", "pytest-timeout",
 )  # fmt: skip
 

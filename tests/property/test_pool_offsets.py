@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from forebay.pool.commits import Commits
 from forebay.pool.committer import Committer
 from forebay.pool.completed import BadMetadataError, decode, encode
 from forebay.pool.lease import Lease
@@ -177,8 +176,6 @@ class Group(RuleBasedStateMachine):
     @precondition(lambda self: self.sent is None)
     @rule()
     def send(self) -> None:
-        if not self.committer.free:
-            self.committer._backoff.over()  # time passes
         commits = self.committer.plan([self.lease])
         if commits:
             self.committer.sent(commits)
@@ -261,8 +258,3 @@ def test_what_is_committed_already_is_not_committed_again() -> None:
     committer.sent(committer.plan([lease]))
     committer.confirmed()
     assert committer.plan([lease]) == []
-
-
-def test_an_answer_that_nobody_waits_for_is_ignored() -> None:
-    commits = Commits(Committer(), lambda: 0)
-    commits.on_commit(None, [])

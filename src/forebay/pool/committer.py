@@ -54,13 +54,13 @@ class Committer:
         return self._sent is not None
 
     @property
-    def free(self) -> bool:
-        """Whether a commit may be sent now: none is under way, and none has just failed."""
-        return self._sent is None and monotonic() >= self._backoff.until
+    def free_at(self) -> float:
+        """From when on a commit may be sent: after one that failed there is a wait."""
+        return self._backoff.until
 
     def due(self, completed: int) -> bool:
         """Whether it is time for one. `completed` counts the records that were ever completed."""
-        if not self.free:
+        if self._sent is not None or monotonic() < self.free_at:
             return False
         return monotonic() - self._last >= self._interval_s or completed - self._counted >= self._batch
 

@@ -95,6 +95,8 @@ class Crew:
         else:
             for record in records:
                 self._queue(record)
+        if len(self.ready) < self._hungry_below:
+            self.fed.set()
         self._hire()
 
     def again(self, record: Record) -> None:
@@ -111,11 +113,14 @@ class Crew:
         if following is not None:
             self.again(following)
 
-    def wait_for_appetite(self, below: int, timeout: float) -> None:
-        """For the thread that feeds: until fewer records than that wait for a worker."""
+    def wait_for_appetite(self, handed: int, below: int, timeout: float) -> None:
+        """For the thread that feeds: until fewer records than that wait for a worker, of all it has handed over.
+
+        It must not come back at once to look again: a thread that spins keeps the others from running.
+        """
         self.fed.clear()
         self._hungry_below = below
-        if len(self.ready) >= below:
+        if len(self.ready) + handed - self.taken >= below:
             self.fed.wait(timeout)
         self._hungry_below = 0
 

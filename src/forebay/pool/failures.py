@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from forebay.errors import OptionValueError
+from forebay.errors import BadRecordError, OptionValueError
 
 
 class Verdict(StrEnum):
@@ -41,6 +41,8 @@ class FailurePolicy:
 
     def verdict(self, error: BaseException, attempt: int) -> Verdict:
         """Of the attempt of this number, counted from 1."""
+        if isinstance(error, BadRecordError):
+            return self.last  # its bytes will not be others the next time
         found = next((self.errors[cls] for cls in type(error).__mro__ if cls in self.errors), Verdict.retry)
         if found is Verdict.retry and 0 < self.max_attempts <= attempt:
             return self.last

@@ -26,7 +26,9 @@ log = logging.getLogger("forebay.pool")
 
 CHUNK = 2_000  # messages taken from the library at once
 IDLE_POLL_S = 0.1
+COMMIT_LOOK_S = 0.005
 FULL_S = 1.0  # so long the queue may be full before partitions are paused: that throws away what was fetched
+COMPLAIN_S = 30.0
 COMMITTED_S = 10.0  # how long the group's coordinator is waited for when partitions are assigned
 
 Partition = tuple[str, int]
@@ -49,6 +51,11 @@ class Offsets(Protocol):
 
     def finish(self, leases: Sequence[Lease], timeout_s: float) -> None:
         """The last commit."""
+        ...
+
+    @property
+    def busy(self) -> bool:
+        """Whether the consumer is still in use after that."""
         ...
 
 
@@ -76,6 +83,7 @@ class Feed:
         self._stop = threading.Event()
         self._full_since: float | None = None
         self._all_paused = False
+        self._complained = float("-inf")
         self.quiet = False  # fetch nothing more, and poll on
         self.leases: dict[Partition, Lease] = {}
         self.handed = 0
@@ -87,7 +95,8 @@ class Feed:
         """The library's word on its connections."""
         if error.code() in (KafkaError._AUTHENTICATION, KafkaError._SSL):
             self.refusal = error
-        else:
+        elif monotonic() - self._complained > COMPLAIN_S:  # it is told of each try to connect
+            self._complained = monotonic()
             log.warning("Kafka at %s: %s", address(self._options), error.str())
 
     # -- the life of the thread ----------------------------------------------------------------------
@@ -122,21 +131,40 @@ class Feed:
             self._offsets.finish(leases, timeout_s)
         finally:
             self.leases.clear()  # what close() revokes is settled
-            # A broker that does not answer keeps close() waiting; the group does without our good-bye then.
-            closing = threading.Thread(target=self._consumer.close, name="forebay-pool-close", daemon=True)
-            closing.start()
-            closing.join(max(1.0, timeout_s))
-            if closing.is_alive():
+            if self._offsets.busy:
+                closed = False  # to close a consumer that another thread is in is to crash
+            else:
+                closing = threading.Thread(
+                    target=self._consumer.close, name="forebay-pool-close", daemon=True
+                )
+                closing.start()
+                closing.join(max(1.0, timeout_s))
+                closed = not closing.is_alive()
+            if not closed:
                 log.warning(
                     "the consumer could not leave its group in time: its partitions wait for the session to end"
                 )
+
+    def lag(self, lease: Lease) -> int | None:
+        """From what is done to the partition's end, as the last fetch told it. From any thread."""
+        try:
+            _, end = self._consumer.get_watermark_offsets(
+                TopicPartition(lease.topic, lease.partition), cached=True
+            )
+        except (KafkaException, RuntimeError):  # not assigned any more; closed
+            return None
+        done = (
+            lease.tracker.seen if lease.tracker.seen is not None else lease.committed and lease.committed[0]
+        )
+        return max(0, end - done) if end >= 0 and done is not None else None
 
     # -- fetching ------------------------------------------------------------------------------------
 
     def _fetch(self) -> list[Any]:
         waiting = len(self._crew.ready) + self.handed - self._crew.taken
         room = self._queue_size - waiting
-        if self.quiet or self._offsets.unconfirmed() >= self._window:
+        unsafe = self._offsets.unconfirmed() >= self._window
+        if self.quiet or unsafe:
             room = 0
         if room > 0:
             self._full_since = None
@@ -152,7 +180,10 @@ class Feed:
         if self._full_since is None:
             self._full_since = now
         if now - self._full_since < FULL_S and not self.quiet:
-            self._crew.wait_for_appetite(self._queue_size // 2 + 1, IDLE_POLL_S)
+            if unsafe:
+                self._stop.wait(COMMIT_LOOK_S)
+                return []
+            self._crew.wait_for_appetite(self.handed, self._queue_size // 2 + 1, IDLE_POLL_S)
             return []
         if not self._all_paused:
             self._pause_all(True)
@@ -297,9 +328,9 @@ class Feed:
         log.warning("lost: %s; what was not committed is handled again by the next owner", _names(partitions))
 
     def _leave(self, partitions: Sequence[TopicPartition]) -> list[Lease]:
-        self.rebalances += 1
         places = [(tp.topic, tp.partition) for tp in partitions]
         leases = [self.leases.pop(place) for place in places if place in self.leases]
+        self.rebalances += bool(leases)
         for lease in leases:
             lease.closing = True
         return leases

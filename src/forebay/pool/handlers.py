@@ -6,13 +6,14 @@ import asyncio
 import inspect
 import logging
 from collections.abc import Awaitable, Callable
-from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import Executor, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import get_context
 from typing import Any
 
 from forebay.errors import OptionConflictError
 from forebay.options import Options
+from forebay.pool.threads import DaemonThreads
 
 log = logging.getLogger("forebay.pool")
 
@@ -41,7 +42,7 @@ class Adapted:
             self._executor = self._new_processes()
             self.call = self._in_process
         else:
-            self._executor = ThreadPoolExecutor(options["workers"], thread_name_prefix="forebay-pool")
+            self._executor = DaemonThreads(options["workers"])
             self.call = self._in_thread
 
     async def _in_thread(self, given: Any) -> Any:

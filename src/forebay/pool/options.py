@@ -18,6 +18,7 @@ from forebay.pool.failures import Verdict
 
 ENVIRONMENT = "FOREBAY_POOL_"  # and the option's name: FOREBAY_POOL_COMMIT_INTERVAL_MS
 
+_FORMATS = ("schema.registry.", "schema.evolution", "avro.", "protobuf.", "csv.")
 _OF_SOURCES = (
     "auto.offset.reset", "isolation.level", "partition.assignment.strategy", "connect.timeout.ms",
     "session.timeout.ms", "heartbeat.interval.ms", "max.poll.interval.ms", "fetch.min.bytes", "fetch.max.bytes",
@@ -104,13 +105,28 @@ _POOL = (
         "5000",
     ),
     Option("shutdown.timeout.ms", integer(0), "how long handlers may go on when the pool is stopped", "30000"),
+    Option(
+        "metrics.port",
+        integer(0, 65535),
+        "serve Prometheus metrics on this port; 0: one that is free",
+        example="9400",
+    ),
+    Option(
+        "format",
+        choice("raw", "json", "avro", "protobuf", "csv"),
+        "how a value is decoded; raw: it stays bytes",
+        "raw",
+        "json",
+    ),
+    Option("columns", TEXT, "the columns of a value, as in CREATE SOURCE", example="id BIGINT, name STRING"),
     *(_shared(name) for name in _OF_SOURCES),
+    *(_shared(option.name) for option in KAFKA.options if option.name.startswith(_FORMATS)),
 )  # fmt: skip
 
 POOL = OptionTable(
     title="a pool",
     options=_POOL,
-    exclusive=(("topic", "topics", "topic.pattern"),),
+    exclusive=tuple(group for group in KAFKA.exclusive if not group[0].startswith("key.")),
     one_of=(("topics", "topic", "topic.pattern"),),
     pass_through=PASS_THROUGH,
     rules=(_letters_need_a_topic, _window_holds_the_queue),

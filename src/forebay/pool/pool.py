@@ -20,20 +20,24 @@ from typing import Any
 from confluent_kafka import Consumer
 
 from forebay.backoff import with_backoff
-from forebay.errors import ForebayError, OptionConflictError, PoolHaltedError, PoolStateError
+from forebay.errors import ForebayError, OptionConflictError, PoolHaltedError, PoolStateError, RecordError
 from forebay.kafka.admin import Cluster
 from forebay.kafka.settings import CLIENT_LOG, consumer_settings
+from forebay.pool.adaptive import Adaptive
 from forebay.pool.batches import BatchCrew
 from forebay.pool.commits import Commits
 from forebay.pool.committer import Committer
 from forebay.pool.crew import Crew, Order
+from forebay.pool.decoding import decoding, refusing
 from forebay.pool.failures import FailurePolicy, Verdict, verdicts
 from forebay.pool.feed import Feed, as_error
 from forebay.pool.handlers import Adapted, Handler
 from forebay.pool.letters import Letters
+from forebay.pool.metrics import MetricsServer, PoolCollector
 from forebay.pool.options import bind
 from forebay.pool.record import Record
 from forebay.pool.stats import PoolStats, stats_of
+from forebay.pool.tracing import traced
 from forebay.pool.transactions import INTERVAL_MS, TIMEOUT_MS, Transactions
 
 log = logging.getLogger("forebay.pool")
@@ -135,6 +139,7 @@ class Pool:
         self._loop = asyncio.get_running_loop()
         self._ended: asyncio.Future[None] = self._loop.create_future()
         self._drained = threading.Event()
+        self._decode = await asyncio.to_thread(decoding, self.options)
         self._adapted = Adapted(chosen, self.options)
         self._crew = self._make_crew(self._adapted)
         self._letters = (
@@ -149,6 +154,8 @@ class Pool:
         self._thread = threading.Thread(target=self._poll, name="forebay-pool", daemon=True)
         self._thread.start()
         self._watch = self._loop.create_task(self._watch_handlers())
+        port = self.options["metrics.port"]
+        self.metrics = None if port is None else MetricsServer(self, port)
 
     async def wait(self) -> None:
         """Until the pool ends; raises why, if it was not asked to."""
@@ -178,6 +185,20 @@ class Pool:
         """How the pool fares, now."""
         return stats_of(self)
 
+    def collector(self) -> PoolCollector:
+        """For a Prometheus registry of yours; `metrics_port` serves one of the pool's own."""
+        return PoolCollector(self)
+
+    def handler_times(self) -> tuple[list[int], float]:
+        """How many handlers took up to each of `crew.SECONDS`, or longer; and all of them together."""
+        crew, _ = self._parts()
+        return list(crew.times), crew.total_s
+
+    def _parts(self) -> tuple[Crew, Feed]:
+        if self.state is State.new:
+            raise PoolStateError("the pool was not started yet")
+        return self._crew, self._feed
+
     # -- parts ---------------------------------------------------------------------------------------
 
     def _make_crew(self, adapted: Adapted) -> Crew:
@@ -187,7 +208,11 @@ class Pool:
             "limit": options["workers"],
             "crashed": self._fail,
         }
-        call = self._transactions.around(adapted.call) if self._transactions else adapted.call
+        call = traced(adapted.call, options["group.id"])
+        if self._decode is not None:
+            call = refusing(call)
+        if self._transactions is not None:
+            call = self._transactions.around(call)
         if options["batch.size"]:
             return BatchCrew(call, self._failed, size=options["batch.size"], **more)
         return Crew(call, self._failed, **more)
@@ -220,9 +245,8 @@ class Pool:
                 options["commit.interval.ms"] / 1000, options["commit.batch"], options["metadata.max.bytes"]
             )
             offsets = Commits(committer, lambda: self._crew.completed)
-            settings["on_commit"] = offsets.on_commit
         consumer = offsets.consumer = Consumer(settings, logger=CLIENT_LOG)
-        feed = Feed(options, consumer, self._crew, offsets, self._hand_over)
+        feed = Feed(options, consumer, self._crew, offsets, self._hand_over, self._decode)
         self._offsets = offsets
         return feed
 
@@ -269,6 +293,8 @@ class Pool:
             if self._letters is not None:
                 self._letters.close()
             self._adapted.close()
+            if self.metrics is not None:
+                self.metrics.close()
 
     # -- what fails ----------------------------------------------------------------------------------
 
@@ -291,7 +317,8 @@ class Pool:
             self._loop.call_later(wait_s, self._crew.again, record)
         elif verdict is Verdict.dead_letter:
             assert self._letters is not None
-            self._letters.put(record, type(error).__name__, _message(error))
+            kind = error.kind if isinstance(error, RecordError) else type(error).__name__
+            self._letters.put(record, kind, _message(error))
         elif verdict is Verdict.skip:
             self.skipped += 1
             log.warning("%r is skipped after %d attempts: %r", record, attempt, error)
@@ -314,7 +341,12 @@ class Pool:
         timeout_ms = self.options["handler.timeout.ms"]
         limit_s = timeout_ms / 1000 if timeout_ms else None
         pause_s = min(WATCH_S, limit_s / 4) if limit_s else WATCH_S
+        adaptive = Adaptive(self.options["workers"]) if self.options["adaptive"] else None
         while True:
+            if adaptive is not None:
+                counts, total_s = self.handler_times()
+                saturated = len(self._crew.ready) > 0
+                self._crew.limit = adaptive.step(sum(counts), total_s, saturated=saturated)
             await asyncio.sleep(pause_s)
             now = monotonic()
             for slot in self._crew.slots:

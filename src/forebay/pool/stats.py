@@ -19,6 +19,7 @@ class PartitionStats:
     position: int | None  # the offset behind all that was read
     frontier: int | None  # every record before it is done
     committed: int | None
+    lag: int | None  # from the frontier to the partition's end, as far as it is known
     uncommitted: int  # records between the frontier and the position
     paused: bool
 
@@ -46,7 +47,8 @@ class PoolStats:
 
 
 def stats_of(pool: Pool) -> PoolStats:
-    crew, feed = pool._crew, pool._feed
+    """PoolStateError if it was never started."""
+    crew, feed = pool._parts()
     partitions = tuple(
         PartitionStats(
             lease.topic,
@@ -54,6 +56,7 @@ def stats_of(pool: Pool) -> PoolStats:
             lease.tracker.position,
             lease.tracker.seen,
             lease.committed[0] if lease.committed else None,
+            feed.lag(lease),
             len(lease.tracker),
             lease.paused,
         )

@@ -101,6 +101,8 @@ class Transactions:
         # What is late is nobody's: the next owner handles it.
         self._keep(lambda record: record._lease not in gone)
 
+    busy = False  # nothing goes on in another thread
+
     def finish(self, leases: Sequence[Lease], timeout_s: float) -> None:
         deadline = monotonic() + timeout_s
         while not self._transact(leases) and monotonic() < deadline:
