@@ -170,11 +170,21 @@ class Orchestrator:
         if self.store.options["transactions"]:
             for one in outgoing:
                 record.send(one.topic, one.value, key=one.key, headers=one.headers)
-        elif outgoing:
-            await self.store._write(outgoing)
+        else:
+            await self._write_in_turn(outgoing)
         for each, (done, _) in zip(wanted, results, strict=True):
             if done:
                 self._marks.made(document["id"], each.agent, job.replay, record._lease)
+
+    async def _write_in_turn(self, outgoing: list[Outgoing]) -> None:
+        """Marks after everything else is durable: a mark without its results would be results that are lost."""
+        after = (self.store.topics.processed, self.store.topics.consumptions)
+        for group in (
+            [one for one in outgoing if one.topic not in after],
+            [one for one in outgoing if one.topic in after],
+        ):
+            if group:
+                await self.store._write(group)
 
     async def _until_due(self, job: Job) -> None:
         wait_s = job.due_ms / 1000 - time.time()
