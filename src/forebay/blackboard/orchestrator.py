@@ -22,6 +22,7 @@ from uuid import UUID
 from forebay.blackboard import telemetry
 from forebay.blackboard.agents import Handler, Subscription, output, types_of
 from forebay.blackboard.artifact import ConsumptionRecord, decode
+from forebay.blackboard.metrics import AgentCollector
 from forebay.blackboard.retries import Job, RetryPolicy, headers_of, job_of, letter_of
 from forebay.blackboard.stats import Stats
 from forebay.blackboard.store import KafkaBlackboardStore
@@ -108,6 +109,10 @@ class Orchestrator:
         """Agents that are at work finish; their results are written; then the group is left."""
         self._stopping.set()
         await asyncio.gather(*(pool.stop() for pool in self._pools))
+
+    def collector(self) -> AgentCollector:
+        """For Prometheus, once it is started: agents' figures, and those of the pools, the group's lag among them."""
+        return AgentCollector(self.stats, self._pools)
 
     async def __aenter__(self) -> Orchestrator:
         await self.start()

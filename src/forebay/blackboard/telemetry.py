@@ -8,16 +8,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from types import SimpleNamespace
 from typing import Any
 
 from forebay.blackboard.artifact import Document
 
-try:
-    from opentelemetry import propagate, trace
-except ImportError:  # pragma: no cover - depends on what is installed
-    propagate = trace = None  # type: ignore[assignment]
-
 Placed = Mapping[tuple[str, int], int]
+
+
+def _otel() -> Any:
+    """OpenTelemetry's modules, where somebody looks at spans; None elsewhere."""
+    try:
+        from opentelemetry import propagate, trace
+    except ImportError:
+        return None
+    if isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
+        return None
+    return SimpleNamespace(propagate=propagate, trace=trace, tracer=trace.get_tracer("forebay.blackboard"))
 
 
 def _attributes(topic: str, document: Document, operation: str) -> dict[str, Any]:
@@ -39,12 +46,14 @@ def _attributes(topic: str, document: Document, operation: str) -> dict[str, Any
 @contextmanager
 def publishing(topic: str, document: Document) -> Iterator[Any]:
     """Around a publish; gives the span, or None."""
-    if trace is None:
+    otel = _otel()
+    if otel is None:
         yield None
         return
-    tracer = trace.get_tracer("forebay.blackboard")
-    with tracer.start_as_current_span(
-        f"send {topic}", kind=trace.SpanKind.PRODUCER, attributes=_attributes(topic, document, "send")
+    with otel.tracer.start_as_current_span(
+        f"send {topic}",
+        kind=otel.trace.SpanKind.PRODUCER,
+        attributes=_attributes(topic, document, "send"),
     ) as span:
         yield span
 
@@ -69,10 +78,11 @@ def place(span: Any, partition: int, offset: int, transaction: str | None) -> No
 
 def context(span: Any) -> list[tuple[str, bytes]]:
     """Headers that let a consumer's span find this one."""
-    if span is None or propagate is None:
+    otel = _otel()
+    if span is None or otel is None:
         return []
     carrier: dict[str, str] = {}
-    propagate.inject(carrier, context=trace.set_span_in_context(span))
+    otel.propagate.inject(carrier, context=otel.trace.set_span_in_context(span))
     return [(name, value.encode()) for name, value in carrier.items()]
 
 
@@ -87,26 +97,29 @@ def handling(
     headers: Sequence[tuple[str, bytes | None]],
     transaction: str | None = None,
 ) -> Iterator[Any]:
-    """Around an agent's work on an artifact; linked to the span that published it."""
-    if trace is None or propagate is None:
+    """Around an agent's work on an artifact; linked to the span that published it.
+
+    The pool has a span for the record; this one is inside it, and there is one for each agent.
+    """
+    otel = _otel()
+    if otel is None:
         yield None
         return
     carrier = {name: data.decode(errors="replace") for name, data in headers if data is not None}
-    origin = trace.get_current_span(propagate.extract(carrier)).get_span_context()
+    origin = otel.trace.get_current_span(otel.propagate.extract(carrier)).get_span_context()
     attributes = _attributes(topic, document, "process") | {
         "messaging.consumer.group.name": group,
         "agent.name": agent,
     }
-    tracer = trace.get_tracer("forebay.blackboard")
-    with tracer.start_as_current_span(
-        f"process {topic}",
-        kind=trace.SpanKind.CONSUMER,
+    with otel.tracer.start_as_current_span(
+        f"agent {agent}",
+        kind=otel.trace.SpanKind.CONSUMER,
         attributes=attributes,
-        links=[trace.Link(origin)] if origin.is_valid else [],
+        links=[otel.trace.Link(origin)] if origin.is_valid else [],
     ) as span:
         place(span, partition, offset, transaction)
         try:
             yield span
-        except BaseException as error:
-            span.set_attribute("error.type", type(error).__name__)
-            raise
+        except Exception as error:
+            span.set_attribute("error.type", type(error).__qualname__)
+            raise  # the span notes it as an exception by itself
