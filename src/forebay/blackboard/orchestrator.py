@@ -99,9 +99,11 @@ class Orchestrator:
         topics = self.store.topics
         retries = await asyncio.to_thread(self._prepare)
         self._marks = self.store.marks()
-        self._pools = [self._pool(self.group_id, [topics.artifacts], "agents")]
-        if retries:
-            self._pools.append(self._pool(f"{self.group_id}.retry", retries, "retries"))
+        self._pools = [
+            self._pool(self.group_id, [topics.artifacts], "agents"),
+            # Retries wait for their time, and have workers of their own to do so.
+            self._pool(f"{self.group_id}.retry", retries, "retries"),
+        ]
         for pool in self._pools:
             await pool.start(self._handle)
 

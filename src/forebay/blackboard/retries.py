@@ -33,7 +33,8 @@ class RetryPolicy:
 
     @property
     def topics(self) -> int:
-        return max(0, self.attempts - 1)
+        """One at least: replays go through the first."""
+        return max(1, self.attempts - 1)
 
 
 @dataclass(frozen=True)
