@@ -5,7 +5,10 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Collection, Iterable
+from concurrent.futures import Executor
+from contextvars import copy_context
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 from uuid import NAMESPACE_OID, UUID, uuid5
 
@@ -36,13 +39,14 @@ class Subscription:
             return False
         return self.where is None or bool(self.where(artifact))
 
-    async def handle(self, artifact: Any) -> list[Any]:
+    async def handle(self, artifact: Any, threads: Executor) -> list[Any]:
         """What the handler makes of it, as a list."""
         if inspect.iscoroutinefunction(self.handler):
             made = await self.handler(artifact)
         else:
-            made = await asyncio.to_thread(self.handler, artifact)
-            if isinstance(made, Awaitable):
+            work = partial(copy_context().run, self.handler, artifact)  # spans know where they are
+            made = await asyncio.get_running_loop().run_in_executor(threads, work)
+            if isinstance(made, Awaitable):  # such as a lambda around an async function
                 made = await made
         if made is None:
             return []

@@ -16,6 +16,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Collection
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from uuid import UUID
 
@@ -63,6 +64,7 @@ class Orchestrator:
         self._subscriptions: dict[str, Subscription] = {}
         self._stopping = asyncio.Event()
         self._pools: list[Pool] = []
+        self._threads = ThreadPoolExecutor(workers, thread_name_prefix="forebay-agent")
 
     def subscribe(
         self,
@@ -111,6 +113,7 @@ class Orchestrator:
         """Agents that are at work finish; their results are written; then the group is left."""
         self._stopping.set()
         await asyncio.gather(*(pool.stop() for pool in self._pools))
+        self._threads.shutdown(wait=False, cancel_futures=True)
 
     def collector(self) -> AgentCollector:
         """For Prometheus, once it is started: agents' figures, and those of the pools, the group's lag among them."""
@@ -215,7 +218,7 @@ class Orchestrator:
                 who.agent, self.group_id, record.topic, record.partition, record.offset, document, record.headers,
                 self.store.transaction,
             ) as span:  # fmt: skip
-                made = await who.handle(artifact)
+                made = await who.handle(artifact, self._threads)
                 outputs = [
                     output(self.store._codec.document(each), document, who.agent, number, job.replay)
                     for number, each in enumerate(made)

@@ -9,8 +9,10 @@ from dataclasses import dataclass
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
 
+from forebay.backoff import with_backoff
 from forebay.errors import BlackboardTopicError, UnknownTopicError, UnreachableError
-from forebay.kafka.settings import CLIENT_LOG, address, connection_settings, translate
+from forebay.kafka.admin import Cluster
+from forebay.kafka.settings import address, translate
 from forebay.options import Options
 
 TIMEOUT_S = 15.0
@@ -79,44 +81,55 @@ def ensure_retry_topics(options: Options, topics: Topics, attempts: int) -> list
 
 def ensure(options: Options, wanted: Mapping[str, Mapping[str, str]], partitions: Mapping[str, int]) -> None:
     """Make those of the wanted topics that are not there; check how the others are cleaned."""
-    admin = AdminClient(connection_settings(options), logger=CLIENT_LOG)
+    cluster = Cluster(options)
     doing = "making the topics of the blackboard"
     try:
-        known = admin.list_topics(timeout=TIMEOUT_S).topics
-        missing = [name for name in wanted if name not in known]
-        if missing and not options["create.topics"]:
-            raise UnknownTopicError(
-                f"there is no topic '{missing[0]}' on {address(options)}",
-                remedy="make it, or let 'create.topics' be true",
-            )
-        _check(admin, options, {name: wanted[name]["cleanup.policy"] for name in wanted if name in known})
-        made = (
-            admin.create_topics(
-                [
-                    NewTopic(
-                        name,
-                        partitions.get(name, options["partitions"]),
-                        options["replication.factor"],
-                        config=dict(wanted[name]),
-                    )
-                    for name in missing
-                ],
-                request_timeout=TIMEOUT_S,
-            )
-            if missing
-            else {}
+        with_backoff(
+            lambda: _ensure(cluster, options, wanted, partitions),
+            timeout_s=options["connect.timeout.ms"] / 1000,
         )
-        for future in made.values():
-            try:
-                future.result(TIMEOUT_S)
-            except KafkaException as error:
-                # Somebody else of this blackboard was quicker.
-                if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
-                    raise
     except KafkaException as error:
         raise translate(error.args[0], options, doing) from None
     except TimeoutError:
         raise UnreachableError(f"Kafka at {address(options)} did not answer while {doing}") from None
+    finally:
+        cluster.close()
+
+
+def _ensure(
+    cluster: Cluster, options: Options, wanted: Mapping[str, Mapping[str, str]], partitions: Mapping[str, int]
+) -> None:
+    known = cluster.topics()
+    missing = [name for name in wanted if name not in known]
+    if missing and not options["create.topics"]:
+        raise UnknownTopicError(
+            f"there is no topic '{missing[0]}' on {address(options)}",
+            remedy="make it, or let 'create.topics' be true",
+        )
+    _check(cluster.admin, options, {name: wanted[name]["cleanup.policy"] for name in wanted if name in known})
+    made = (
+        cluster.admin.create_topics(
+            [
+                NewTopic(
+                    name,
+                    partitions.get(name, options["partitions"]),
+                    options["replication.factor"],
+                    config=dict(wanted[name]),
+                )
+                for name in missing
+            ],
+            request_timeout=TIMEOUT_S,
+        )
+        if missing
+        else {}
+    )
+    for future in made.values():
+        try:
+            future.result(TIMEOUT_S)
+        except KafkaException as error:
+            # Somebody else of this blackboard was quicker.
+            if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                raise
 
 
 def _check(admin: AdminClient, options: Options, policies: Mapping[str, str]) -> None:
