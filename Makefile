@@ -6,7 +6,7 @@ PY := .venv/bin/python
 WORKERS ?= 2
 COVERAGE_MIN := 85
 
-.PHONY: help setup demo test test-fast chaos lint format bench lock docs clean
+.PHONY: help setup demo test test-fast test-flock chaos lint format bench lock docs clean
 
 help: ## what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -24,8 +24,12 @@ test: setup ## all tests, on a real broker and real Spark, with coverage
 test-fast: setup ## what needs neither broker nor Spark
 	@$(PY) -m pytest -q tests/unit tests/property $(ARGS)
 
+test-flock: setup ## Flock's own store suites and a Flock program on the blackboard, in a Python 3.12 of its own
+	@$(PY) -m scripts.flock $(ARGS)
+
 chaos: setup ## the long form of the crash tests
-	@FOREBAY_CHAOS_KILLS=100 FOREBAY_CHAOS_LETTERS=20 FOREBAY_CHAOS_EVOLUTIONS=10 FOREBAY_LEAK_BATCHES=10000 $(PY) -m pytest tests/chaos tests/integration/test_native_reader.py --timeout=3600 $(ARGS)
+	@FOREBAY_CHAOS_KILLS=100 FOREBAY_CHAOS_LETTERS=20 FOREBAY_CHAOS_EVOLUTIONS=10 FOREBAY_CHAOS_BOARD=10 FOREBAY_LEAK_BATCHES=10000 \
+		$(PY) -m pytest tests/chaos tests/integration/test_native_reader.py --timeout=3600 $(ARGS)
 
 lint: setup ## style, types, no paths or hosts where they do not belong
 	@$(PY) -m ruff check .

@@ -13,6 +13,7 @@ from pathlib import Path
 from rich.console import Console
 
 from benchmarks import (
+    blackboard,
     cases,
     constant,
     decoding,
@@ -22,6 +23,7 @@ from benchmarks import (
     letters,
     machine,
     memory,
+    pool,
     report,
     steady,
     throughput,
@@ -33,7 +35,10 @@ from benchmarks.runner import ROOT, WORK, without_paths
 RESULTS = ROOT / "benchmarks" / "RESULTS.md"
 QUICK_RESULTS = WORK / "RESULTS-quick.md"
 SECTIONS = WORK / "sections"  # a claim's section is kept here as soon as it is there
-CLAIMS = ("grid", "steady", "constant", "throughput", "freshness", "memory", "decoding", "formats", "letters")
+CLAIMS = (
+    "grid", "steady", "constant", "throughput", "freshness", "memory", "decoding", "formats", "letters", "pool",
+    "blackboard",
+)  # fmt: skip
 
 # name, help, value of a quick run, value of a full one
 NUMBERS = (
@@ -46,6 +51,10 @@ NUMBERS = (
     ("freshness-seconds", "seconds a round of the freshness claim", 5, 30),
     ("letters-rounds", "rounds of the claim about bad records", 1, 5),
     ("memory-records", "records of the memory claim", 300_000, 10_000_000),
+    ("pool-records", "the most records of a case of the pool claim", 50_000, 500_000),
+    ("pool-rounds", "rounds of the pool claim", 1, 3),
+    ("artifacts", "artifacts of the blackboard claim", 5_000, 50_000),
+    ("artifacts-rounds", "rounds of the blackboard claim", 1, 3),
 )
 
 
@@ -85,6 +94,8 @@ def claims(given: argparse.Namespace, words: Console) -> dict[str, Callable[[], 
         "decoding": lambda: decoding.measure(words, given.records),
         "formats": lambda: formats.measure(words, given.records, given.rounds),
         "letters": lambda: letters.measure(words, given.records, given.letters_rounds),
+        "pool": lambda: pool.measure(words, given.pool_records, given.pool_rounds),
+        "blackboard": lambda: blackboard.measure(words, given.artifacts, given.artifacts_rounds),
     }
 
 

@@ -37,6 +37,7 @@ class PeerSession:
         self._lines: queue.SimpleQueue[str] = queue.SimpleQueue()
         self._work = ""
         self._warm: set[tuple[str, ...]] = set()
+        self.warm = False  # for claims with cases of another kind, which warm up by themselves
 
     def ask(self, job: Job, timeout_s: float) -> Timing:
         """Measure a case. What was asked before in this process is not warmed up again."""

@@ -50,20 +50,23 @@ def fill(
     records: int,
     partitions: int,
     chunk: int = CHUNK,
+    keys: int = 0,
 ) -> None:
     """Create the topic and fill it evenly; returns when the broker has every record.
 
-    A small `chunk` keeps partitions close to each other in event time.
+    A small `chunk` keeps partitions close to each other in event time. With `keys`, records have one of so many
+    keys, each in one partition.
     """
     admin = AdminClient({"bootstrap.servers": bootstrap_servers})
     for future in admin.create_topics([NewTopic(topic, partitions, 1)]).values():
         future.result()
     producer = Producer({"bootstrap.servers": bootstrap_servers, **_SETTINGS})
     for index, value in enumerate(values):
-        partition = index // chunk % partitions
+        key = index % keys if keys else None
+        partition = (index // chunk if key is None else key) % partitions
         while True:
             try:
-                producer.produce(topic, value, partition=partition)
+                producer.produce(topic, value, partition=partition, key=None if key is None else b"k%d" % key)
                 break
             except BufferError:
                 producer.poll(0.1)

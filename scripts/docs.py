@@ -9,6 +9,7 @@ import json
 import sys
 from pathlib import Path
 
+from forebay.blackboard.options import BLACKBOARD
 from forebay.connectors.datagen import DATAGEN
 from forebay.deadletter.policy import DEAD_LETTER, OTHERS
 from forebay.errors import all_errors
@@ -71,6 +72,13 @@ def options_page() -> str:
         "## ON ERROR = 'skip' WITH (…), 'fail' WITH (…)",
         "",
         *_rows(OTHERS),
+        "",
+        "## Blackboards",
+        "",
+        "Keywords of `KafkaBlackboardStore`, with underscores for dots; `kafka.*` goes to the client library as above.",
+        "`FROM BLACKBOARD (…)` takes the options of a Kafka source, and `topic.prefix`.",
+        "",
+        *_rows(BLACKBOARD),
         "",
         "## Datagen sources",
         "",

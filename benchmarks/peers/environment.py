@@ -16,13 +16,13 @@ class PeerError(Exception):
     """A peer that cannot be set up or did not answer; the message goes into the report."""
 
 
-def virtual_environment(directory: Path, requirements: Sequence[str]) -> str:
+def virtual_environment(directory: Path, requirements: Sequence[str], base: str = sys.executable) -> str:
     """The interpreter of an environment with these packages. Made once; half-made ones are made anew."""
     python, marker = directory / "bin" / "python", directory / MARKER
     wanted = "\n".join(requirements)
     if not marker.exists() or marker.read_text() != wanted:
         shutil.rmtree(directory, ignore_errors=True)
-        run_checked([sys.executable, "-m", "venv", str(directory)], f"make {directory.name}")
+        run_checked([base, "-m", "venv", str(directory)], f"make {directory.name}")
         run_checked([str(python), "-m", "pip", "install", "--quiet", *requirements], f"fill {directory.name}")
         marker.write_text(wanted)
     return str(python)

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from forebay import errors
+    from forebay.blackboard import Artifact, KafkaBlackboardStore
     from forebay.deadletter.letter import Letter
     from forebay.devstack import DevStack
     from forebay.errors import ForebayError
+    from forebay.pool import Pool, Record
     from forebay.runtime.dead_letters import DeadLetters
     from forebay.runtime.describe import QueryStatus, SourceLag, SourceStatus
     from forebay.runtime.results import Result
@@ -19,11 +21,15 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "Artifact",
     "DeadLetters",
     "DevStack",
     "ForebayError",
+    "KafkaBlackboardStore",
     "Letter",
+    "Pool",
     "QueryStatus",
+    "Record",
     "Result",
     "Session",
     "SourceLag",
@@ -35,11 +41,15 @@ __all__ = [
 
 # Loaded when first asked for: every Python worker of Spark imports this package, and needs none of it.
 _HOMES = {
+    "Artifact": "forebay.blackboard",
     "DeadLetters": "forebay.runtime.dead_letters",
     "DevStack": "forebay.devstack",
     "ForebayError": "forebay.errors",
+    "KafkaBlackboardStore": "forebay.blackboard",
     "Letter": "forebay.deadletter.letter",
+    "Pool": "forebay.pool",
     "QueryStatus": "forebay.runtime.describe",
+    "Record": "forebay.pool",
     "Result": "forebay.runtime.results",
     "Session": "forebay.runtime.session",
     "SourceLag": "forebay.runtime.describe",

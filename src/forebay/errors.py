@@ -39,13 +39,23 @@
     │   ├── SessionClosedError       FB4005
     │   ├── WorkerLostError          FB4006  a Python worker of Spark's; retryable
     │   ├── ChangeLogError           FB4007  a row was taken back that was never there
-    │   └── ReplayFailedError        FB4010  dead letters that could not be sent again
-    └── StackError                   FB5000  the embedded broker and registry
-        ├── JavaMissingError         FB5001
-        ├── DownloadError            FB5002  retryable; exit code 3
-        ├── ChecksumError            FB5003
-        ├── StackStartError          FB5004
-        └── StackNotRunningError     FB5005
+    │   ├── ReplayFailedError        FB4010  dead letters that could not be sent again
+    │   ├── PoolHaltedError          FB4020  more records of a pool have failed than it bears
+    │   ├── HandlerTimeoutError      FB4021  a pool's handler took too long; retryable
+    │   ├── TransactionError         FB4022  a pool's transaction cannot go on
+    │   └── PoolStateError           FB4023  a verb of a pool called out of order
+    ├── StackError                   FB5000  the embedded broker and registry
+    │   ├── JavaMissingError         FB5001
+    │   ├── DownloadError            FB5002  retryable; exit code 3
+    │   ├── ChecksumError            FB5003
+    │   ├── StackStartError          FB5004
+    │   └── StackNotRunningError     FB5005
+    └── BlackboardError              FB7000
+        ├── ArtifactError            FB7001  nothing that a blackboard can hold
+        ├── BlackboardTopicError     FB7002  a topic is kept in a way that would lose artifacts
+        ├── IndexBehindError         FB7003  the local index does not get where a reader wants it; retryable
+        ├── FencedError              FB7004  another program has this one's transactional id
+        └── StoreClosedError         FB7005
 
 Codes are stable: scripts may match on them. An error survives pickling, because it may cross from a
 Spark executor to the driver, and its text starts with its code, because Spark hands it on as text.
@@ -381,6 +391,30 @@ class ReplayFailedError(RuntimeFailure):
     code = "FB4010"
 
 
+class PoolHaltedError(RuntimeFailure):
+    code = "FB4020"
+    default_remedy = (
+        "mend the handler or what it calls, and start the pool again: it goes on with the records that failed; or set "
+        "'dead.letter.topic', 'on.error' = 'skip' or a higher 'max.errors'"
+    )
+
+
+class HandlerTimeoutError(RuntimeFailure):
+    code = "FB4021"
+    retryable = True
+    default_remedy = "raise 'handler.timeout.ms', or let the handler give up earlier by itself"
+
+
+class TransactionError(RuntimeFailure):
+    code = "FB4022"
+    default_remedy = "start the pool again; each running pool needs a transactional id of its own"
+
+
+class PoolStateError(RuntimeFailure):
+    code = "FB4023"
+    exit_code = 2
+
+
 class StackError(ForebayError):
     code = "FB5000"
 
@@ -409,6 +443,40 @@ class StackStartError(StackError):
 class StackNotRunningError(StackError):
     code = "FB5005"
     default_remedy = "start it with: forebay dev up"
+
+
+class BlackboardError(ForebayError):
+    code = "FB7000"
+
+
+class ArtifactError(BlackboardError):
+    code = "FB7001"
+
+
+class BlackboardTopicError(BlackboardError):
+    code = "FB7002"
+
+
+class IndexBehindError(BlackboardError):
+    code = "FB7003"
+    retryable = True
+    default_remedy = (
+        "an open transaction of somebody else may hold it back (the broker ends it after its timeout): try again, "
+        "raise 'read.timeout.ms', or read with consistency = 'local'"
+    )
+
+
+class FencedError(BlackboardError):
+    code = "FB7004"
+    default_remedy = (
+        "give each program that runs at the same time a 'transactional.id' (KAFKA_TX_ID) of its own; if the other one "
+        "has replaced this one, there is nothing to do: nothing of this one was committed after that"
+    )
+
+
+class StoreClosedError(BlackboardError):
+    code = "FB7005"
+    default_remedy = "make a new one"
 
 
 def all_errors() -> dict[str, type[ForebayError]]:

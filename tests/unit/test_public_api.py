@@ -10,11 +10,15 @@ import pytest
 import forebay
 
 EXPECTED = [
+    "Artifact",
     "DeadLetters",
     "DevStack",
     "ForebayError",
+    "KafkaBlackboardStore",
     "Letter",
+    "Pool",
     "QueryStatus",
+    "Record",
     "Result",
     "Session",
     "SourceLag",

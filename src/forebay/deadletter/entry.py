@@ -10,12 +10,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from forebay.deadletter.letter import Letter
+from forebay.deadletter.letter import REPLAY_ID, REPLAYED_FROM, Letter
 from forebay.deadletter.outcomes import Identity, Outcome, identity_text, parse_identity
-
-REPLAY_ID = "forebay.replay.id"
-REPLAYED_FROM = "forebay.replayed.from"
-"""Headers of a record that was replayed: by which replay, and of which letter's record."""
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f]")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

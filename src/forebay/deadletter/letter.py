@@ -21,6 +21,10 @@ from typing import Any, Literal
 Stage = Literal["KEY", "VALUE"]
 Headers = tuple[tuple[str, bytes | None], ...]
 
+REPLAY_ID = "forebay.replay.id"
+REPLAYED_FROM = "forebay.replayed.from"
+"""Headers of a record that was replayed: by which replay, and of which letter's record."""
+
 _CONNECT = "__connect.errors."
 _OWN = "forebay."
 _COUNT = "forebay.headers"  # always last

@@ -47,6 +47,7 @@ class Place:
     topic: str | None = None
     path: Path | None = None
     brokers: str | None = None  # of the topic, where they are not the source's
+    about: tuple[str, ...] = ()  # letters of anybody's about records of these topics are the source's, too
 
     def options(self, of_source: Options) -> Options:
         """How its topic is reached: like the source's topics, but for other brokers."""
@@ -111,7 +112,9 @@ class LetterReader:
 
     def _letters(self, since: Mapping[int, int], progress: Progress) -> Iterator[Letter]:
         found = self._from_topic(since, progress) if self.place.topic else self._from_files()
-        return (letter for letter in found if letter.source == self.source)
+        return (
+            letter for letter in found if letter.source == self.source or letter.topic in self.place.about
+        )
 
     def _from_topic(self, since: Mapping[int, int], progress: Progress) -> Iterator[Letter]:
         topic = self.place.topic

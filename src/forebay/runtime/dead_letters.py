@@ -6,7 +6,7 @@ import fcntl
 import json
 import logging
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -37,6 +37,7 @@ from forebay.errors import (
     UnknownObjectError,
     UnsupportedSqlError,
 )
+from forebay.kafka.connector import KafkaSource
 from forebay.runtime.sources import Sources
 
 log = logging.getLogger("forebay.deadletter")
@@ -75,7 +76,11 @@ class DeadLetters:
         place = (
             place_of(source, sources)
             if topic is None
-            else Place(topic=topic, brokers=sources.policy(source).brokers)
+            else Place(
+                topic=topic,
+                brokers=sources.policy(source).brokers,
+                about=_topics(sources.peek(source).options),
+            )
         )
         return cls(source, sources, catalog, outcomes, home, place)
 
@@ -244,7 +249,7 @@ class DeadLetters:
 
     def _connector(self) -> SourceConnector:
         connector = self._sources.peek(self.source)
-        if connector.config.connector != "kafka":
+        if not isinstance(connector, KafkaSource):
             raise UnsupportedSqlError(
                 f"source '{self.source}' is a {connector.config.connector} source: it has no topic to go back to"
             )
@@ -255,8 +260,7 @@ class DeadLetters:
 
     def _topic(self) -> str:
         """The topic that letters go back to."""
-        options = self._connector().options
-        topics = [options["topic"]] if options["topic"] else list(options["topics"] or ())
+        topics = _topics(self._connector().options)
         if len(topics) != 1:
             raise MissingOptionError(
                 f"source '{self.source}' reads several topics: which one are the letters to go to?",
@@ -287,6 +291,11 @@ class DeadLetters:
                     remedy=f"{verb} them when that is over",
                 ) from None
             yield
+
+
+def _topics(options: Mapping[str, Any]) -> tuple[str, ...]:
+    """Those that a source names; none where it has a pattern, or is of no topics."""
+    return (options["topic"],) if options.get("topic") else tuple(options.get("topics") or ())
 
 
 def place_of(source: str, sources: Sources) -> Place:

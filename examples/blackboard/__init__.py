@@ -1,0 +1,1 @@
+"""Agents that price and ship orders through a blackboard on Kafka."""

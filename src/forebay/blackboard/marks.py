@@ -1,0 +1,80 @@
+"""Who is done with what: marks in a compacted topic, looked up in the local index.
+
+The index may lag behind the topic. So a partition that was another process's is begun with only after the index
+has every mark that was there when it came; and this process's own marks count at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from typing import Any
+
+from forebay.blackboard.feed import Feed
+from forebay.blackboard.index import Index
+from forebay.blackboard.records import processed_key
+from forebay.blackboard.retries import Place
+from forebay.blackboard.writer import Outgoing
+
+PRUNE = 10_000  # own marks kept in memory before those that the index has are let go
+
+
+class Marks:
+    """For one event loop."""
+
+    def __init__(self, topic: str, index: Index, feed: Feed, timeout_s: float) -> None:
+        self._topic = topic
+        self._index = index
+        self._feed = feed
+        self._timeout_s = timeout_s
+        self._fresh: dict[bytes, Any] = {}  # own marks, by the assignment that they were made under
+        self._caught_up: dict[tuple[str, int], tuple[Any, asyncio.Task[None]]] = {}
+
+    async def has(self, artifact_id: str, agent: str, replay: str, lease: Any) -> bool:
+        await self._catch_up(lease)
+        key = processed_key(artifact_id, agent, replay)
+        fresh = self._fresh.get(key)
+        # Under an earlier assignment it may have been rolled back with its transaction.
+        return (fresh is not None and fresh is lease) or self._index.is_processed(key)
+
+    def mark(
+        self, artifact_id: str, agent: str, replay: str, place: Place, result: dict[str, Any]
+    ) -> Outgoing:
+        """The record that says so."""
+        topic, partition, offset = place
+        about = {
+            "at_ms": int(time.time() * 1000),
+            "topic": topic,
+            "partition": partition,
+            "offset": offset,
+            **result,
+        }
+        return Outgoing(self._topic, processed_key(artifact_id, agent, replay), json.dumps(about).encode())
+
+    def made(self, artifact_id: str, agent: str, replay: str, lease: Any) -> None:
+        """It is on its way, with whatever else this assignment commits."""
+        self._fresh[processed_key(artifact_id, agent, replay)] = lease
+        if len(self._fresh) > PRUNE:
+            known = [key for key in list(self._fresh)[: PRUNE // 2] if self._index.is_processed(key)]
+            for key in known:
+                del self._fresh[key]
+
+    async def _catch_up(self, lease: Any) -> None:
+        """Once an assignment of a partition."""
+        if lease is None:
+            return
+        place = (lease.topic, lease.partition)
+        known = self._caught_up.get(place)
+        if known is None or known[0] is not lease:
+            task = asyncio.get_running_loop().create_task(asyncio.to_thread(self._wait))  # type: ignore[arg-type]
+            known = self._caught_up[place] = (lease, task)
+        try:
+            await asyncio.shield(known[1])
+        except BaseException:
+            self._caught_up.pop(place, None)
+            raise
+
+    def _wait(self) -> None:
+        ends = {key: end for key, end in self._feed.ends().items() if key[0] == self._topic}
+        self._feed.wait_for(ends, self._timeout_s)

@@ -1,0 +1,261 @@
+"""`Orchestrator`: agents that consume a blackboard, each artifact once, on the worker pool.
+
+    orchestrator = Orchestrator(store)
+    orchestrator.subscribe("writer", {"Order"}, write)      # write(artifact) → artifacts, one, or nothing
+    await orchestrator.run()
+
+An artifact is handed to every agent that wants it. When they are done, what they made, the marks that they are done,
+and retries for those that failed are written, and only then does the group's offset pass. With
+`transactions=True` all of that is one Kafka transaction: what is seen was done once. Without, a crash in between
+repeats an agent's work at most for that artifact, and what it made is the same artifact again, by its id.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Collection
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+from uuid import UUID
+
+from forebay.blackboard import telemetry
+from forebay.blackboard.agents import Handler, Subscription, output, types_of
+from forebay.blackboard.artifact import ConsumptionRecord, decode
+from forebay.blackboard.metrics import AgentCollector
+from forebay.blackboard.retries import Job, RetryPolicy, headers_of, job_of, letter_of
+from forebay.blackboard.stats import Stats
+from forebay.blackboard.store import KafkaBlackboardStore
+from forebay.blackboard.topics import ensure_retry_topics
+from forebay.blackboard.writer import PARTITIONER, Outgoing
+from forebay.deadletter.policy import ErrorPolicy
+from forebay.deadletter.topic import ensure_topic
+from forebay.errors import ArtifactError, BlackboardError
+from forebay.pool import Pool, Record
+
+log = logging.getLogger("forebay.blackboard")
+
+BEAR = 1_000_000_000  # failures of agents are dealt with here, and never halt the pool
+
+
+class _StoppingError(Exception):
+    """A retry that is not due yet is left for the next one who runs."""
+
+
+class Orchestrator:
+    """One consumer group over the log of artifacts. Run as many processes of it as there are partitions."""
+
+    def __init__(
+        self,
+        store: KafkaBlackboardStore,
+        group_id: str | None = None,
+        *,
+        workers: int = 100,
+        order: str = "key",
+        retry: RetryPolicy | None = None,
+        **pool: Any,
+    ) -> None:
+        self.store = store
+        self.group_id = group_id or f"{store.options['topic.prefix']}orchestrator"
+        self.retry = retry or RetryPolicy()
+        self.stats = Stats()
+        self._settings = {"workers": workers, "order": order, **pool}
+        self._subscriptions: dict[str, Subscription] = {}
+        self._stopping = asyncio.Event()
+        self._pools: list[Pool] = []
+        self._threads = ThreadPoolExecutor(workers, thread_name_prefix="forebay-agent")
+
+    def subscribe(
+        self,
+        agent: str,
+        types: str | Collection[str],
+        handler: Handler,
+        *,
+        where: Callable[[Any], bool] | None = None,
+    ) -> None:
+        """`types` are names of types, or "*". One subscription an agent."""
+        if agent in self._subscriptions:
+            raise BlackboardError(
+                f"agent '{agent}' is subscribed already", remedy="give it several types at once"
+            )
+        self._subscriptions[agent] = Subscription(agent, types_of(types), handler, where)
+
+    # -- life ----------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Until `stop()`, SIGTERM, or an error that does not pass."""
+        await self.start()
+        waiting = [asyncio.ensure_future(pool.wait()) for pool in self._pools]
+        try:
+            done, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+            for each in done:
+                each.result()
+        finally:
+            for each in waiting:
+                each.cancel()
+            await self.stop()
+
+    async def start(self) -> None:
+        await self.store.start()
+        topics = self.store.topics
+        retries = await asyncio.to_thread(self._prepare)
+        self._marks = self.store.marks()
+        self._pools = [
+            self._pool(self.group_id, [topics.artifacts], "agents"),
+            # Retries wait for their time, and have workers of their own to do so.
+            self._pool(f"{self.group_id}.retry", retries, "retries"),
+        ]
+        for pool in self._pools:
+            await pool.start(self._handle)
+
+    async def stop(self) -> None:
+        """Agents that are at work finish; their results are written; then the group is left."""
+        self._stopping.set()
+        await asyncio.gather(*(pool.stop() for pool in self._pools))
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    def collector(self) -> AgentCollector:
+        """For Prometheus, once it is started: agents' figures, and those of the pools, the group's lag among them."""
+        return AgentCollector(self.stats, self._pools)
+
+    async def __aenter__(self) -> Orchestrator:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.stop()
+
+    def _prepare(self) -> list[str]:
+        options, topics = self.store.options, self.store.topics
+        for agent in self._subscriptions:
+            ensure_topic(ErrorPolicy("dead_letter", topics.dlq(agent)), options, options["partitions"])
+        return ensure_retry_topics(options, topics, self.retry.topics)
+
+    def _pool(self, group: str, topics: list[str], purpose: str) -> Pool:
+        options = self.store.options
+        pool = Pool(
+            bootstrap_servers=options["bootstrap.servers"],
+            topics=topics,
+            group_id=group,
+            isolation_level=options["isolation.level"],
+            # What an agent does wrong is dealt with in _handle; what is left is a broker that is away.
+            max_attempts=0,
+            max_errors=BEAR,
+            errors={_StoppingError: "halt"},
+            # What agents make must go where `publish` would put it: one key, one partition.
+            **{"kafka.partitioner": PARTITIONER},
+            **{"kafka." + name: value for name, value in options.passed_through().items()},
+            **self._settings,
+        )
+        if not options["transactions"]:
+            return pool
+        return pool.transactional(
+            f"{self.store.node}.{purpose}", timeout_ms=options["transaction.timeout.ms"]
+        )
+
+    # -- a record ------------------------------------------------------------------------------------
+
+    async def _handle(self, record: Record) -> None:
+        """All agents that want it, side by side; then everything that follows from that, at once."""
+        place = (record.topic, record.partition, record.offset)
+        value = record.raw or b""
+        try:
+            document, job = decode(value), job_of(record.headers, place)
+        except ArtifactError as error:
+            self.stats.refused += 1
+            log.warning("%s-%d at offset %d is left out: %s", *place, error.message)
+            return
+        await self._until_due(job)
+        artifact = self.store._codec.artifact(document)
+        wanted = [
+            each
+            for each in self._subscriptions.values()
+            if job.agent in (None, each.agent) and each.wants(document, artifact)
+        ]
+        results = await asyncio.gather(
+            *(self._run_agent(each, record, job, document, artifact) for each in wanted)
+        )
+        outgoing = [one for _, records in results for one in records]
+        if self.store.options["transactions"]:
+            for one in outgoing:
+                record.send(one.topic, one.value, key=one.key, headers=one.headers)
+        else:
+            await self._write_in_turn(outgoing)
+        for each, (done, _) in zip(wanted, results, strict=True):
+            if done:
+                self._marks.made(document["id"], each.agent, job.replay, record._lease)
+
+    async def _write_in_turn(self, outgoing: list[Outgoing]) -> None:
+        """Marks after everything else is durable: a mark without its results would be results that are lost."""
+        after = (self.store.topics.processed, self.store.topics.consumptions)
+        for group in (
+            [one for one in outgoing if one.topic not in after],
+            [one for one in outgoing if one.topic in after],
+        ):
+            if group:
+                await self.store._write(group)
+
+    async def _until_due(self, job: Job) -> None:
+        wait_s = job.due_ms / 1000 - time.time()
+        if wait_s > 0:
+            try:
+                await asyncio.wait_for(self._stopping.wait(), wait_s)
+            except TimeoutError:
+                return
+            raise _StoppingError("the orchestrator stops")
+
+    async def _run_agent(
+        self, who: Subscription, record: Record, job: Job, document: dict[str, Any], artifact: Any
+    ) -> tuple[bool, list[Outgoing]]:
+        """Whether it is done, and what is to be written: what it made and its mark, or a retry, or a dead letter."""
+        if await self._marks.has(document["id"], who.agent, job.replay, record._lease):
+            self.stats.of(who.agent, record.partition).duplicates += 1
+            return False, []
+        counted, began = self.stats.of(who.agent, record.partition), time.monotonic()
+        try:
+            with telemetry.handling(
+                who.agent, self.group_id, record.topic, record.partition, record.offset, document, record.headers,
+                self.store.transaction,
+            ) as span:  # fmt: skip
+                made = await who.handle(artifact, self._threads)
+                outputs = [
+                    output(self.store._codec.document(each), document, who.agent, number, job.replay)
+                    for number, each in enumerate(made)
+                ]
+                written = [one for each in outputs for one in self.store.records_of(each, span)]
+        except Exception as error:
+            counted.failed(time.monotonic() - began)
+            return False, self._failure(who.agent, record, job, error)
+        counted.done(time.monotonic() - began)
+        place = (record.topic, record.partition, record.offset)
+        result = {"result": "done", "outputs": [each["id"] for each in outputs]}
+        consumed = ConsumptionRecord(
+            UUID(document["id"]), who.agent, job.replay or None, document["correlation_id"]
+        )
+        return True, [
+            *written,
+            self._marks.mark(document["id"], who.agent, job.replay, place, result),
+            self.store.consumption(consumed),
+        ]
+
+    def _failure(self, agent: str, record: Record, job: Job, error: Exception) -> list[Outgoing]:
+        now_ms = int(time.time() * 1000)
+        value = record.raw or b""
+        if job.failed + 1 < self.retry.attempts:
+            again = job.next(agent, now_ms + self.retry.wait_ms(job.failed + 1))
+            self.stats.of(agent, record.partition).retries += 1
+            log.warning(
+                "event=agent_failed agent=%s artifact=%s-%d-%d attempt=%d due_ms=%d error=%r",
+                agent, *job.origin, job.failed + 1, again.due_ms, error,
+            )  # fmt: skip
+            headers = headers_of(again, record.headers, f"{type(error).__name__}: {error}")
+            return [Outgoing(self.store.topics.retry(again.failed), record.key, value, headers)]
+        self.stats.of(agent, record.partition).dead += 1
+        log.error(
+            "event=agent_gave_up agent=%s artifact=%s-%d-%d attempts=%d topic=%s error=%r",
+            agent, *job.origin, job.failed + 1, self.store.topics.dlq(agent), error,
+        )  # fmt: skip
+        letter = letter_of(job, agent, record.key, value, record.headers, error, now_ms, record.timestamp)
+        key, data, headers = letter.to_kafka()
+        return [Outgoing(self.store.topics.dlq(agent), key, data, headers)]

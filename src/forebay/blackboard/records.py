@@ -1,0 +1,42 @@
+"""An artifact as Kafka records: where it goes, and what its headers say (CloudEvents, Kafka binding)."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from urllib.parse import quote
+
+from forebay.blackboard.artifact import Document
+
+Headers = list[tuple[str, bytes]]
+
+
+def partition_key(document: Mapping[str, object]) -> bytes:
+    """`partition_key`, else `correlation_id`, else a hash of type and id: what belongs together stays together."""
+    for name in ("partition_key", "correlation_id"):
+        if document[name]:
+            return str(document[name]).encode()
+    text = f"{document['type']}{document['id']}".encode()
+    return hashlib.blake2b(text, digest_size=16).hexdigest().encode()
+
+
+def cloud_event(document: Document) -> Headers:
+    """The headers of CloudEvents 1.0 in binary mode; the value is the whole artifact."""
+    headers = [
+        ("ce_specversion", "1.0"),
+        ("ce_id", document["id"]),
+        ("ce_type", document["type"]),
+        ("ce_source", "/agents/" + quote(document["produced_by"], safe="")),
+        ("ce_time", document["created_at"]),
+        ("content-type", "application/json"),
+    ]
+    if document["correlation_id"]:
+        headers.append(("ce_correlationid", document["correlation_id"]))
+    if document["partition_key"]:
+        headers.append(("ce_partitionkey", document["partition_key"]))
+    return [(name, value.encode()) for name, value in headers]
+
+
+def processed_key(artifact_id: str, agent: str, replay: str = "") -> bytes:
+    """Of the mark that an agent is done with an artifact; a replay is a new job, with a mark of its own."""
+    return f"{artifact_id}:{agent}{'#' + replay if replay else ''}".encode()

@@ -1,0 +1,130 @@
+"""Replay: artifacts of the log handed to an agent once more, by time, correlation or type.
+
+They go to the agent's retries, due at once, under the name of this replay: the agent's earlier marks do not count,
+and a crash in the middle repeats nothing that the replay has done.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import uuid
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from datetime import datetime
+
+from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
+
+from forebay.blackboard.artifact import decode, micros
+from forebay.blackboard.retries import Job, headers_of
+from forebay.blackboard.store import KafkaBlackboardStore
+from forebay.blackboard.topics import ensure_retry_topics
+from forebay.blackboard.writer import Outgoing
+from forebay.deadletter.letter import REPLAY_ID
+from forebay.errors import ArtifactError, ReadStalledError
+from forebay.kafka.admin import Cluster
+from forebay.kafka.settings import CLIENT_LOG, connection_settings, translate
+from forebay.options import Options
+
+CHUNK = 500
+STALLED_S = 30.0
+
+
+@dataclass(frozen=True)
+class BoardReplay:
+    """What was, or would be, handed over."""
+
+    id: str
+    agent: str
+    count: int
+    read: int
+
+
+async def replay(
+    store: KafkaBlackboardStore,
+    agent: str,
+    *,
+    since: datetime | None = None,
+    until: datetime | None = None,
+    correlation_id: str | None = None,
+    types: Collection[str] = (),
+    dry_run: bool = False,
+) -> BoardReplay:
+    """Times are those of the records in the log: when they were published, and not when they say they were made."""
+    await store.start()
+    name = uuid.uuid4().hex
+    await asyncio.to_thread(ensure_retry_topics, store.options, store.topics, 1)
+    count = read = 0
+    messages = _log(store.options, store.topics.artifacts, since, until)
+    while chunk := await asyncio.to_thread(_take, messages):
+        read += len(chunk)
+        outgoing = []
+        for message in chunk:
+            try:
+                document = decode(message.value())
+            except ArtifactError:
+                continue
+            if correlation_id is not None and document["correlation_id"] != correlation_id:
+                continue
+            if types and document["type"] not in types:
+                continue
+            place = (message.topic(), message.partition(), message.offset())
+            job = Job(agent, 0, int(time.time() * 1000), name, place)
+            own = [pair for pair in message.headers() or () if pair[0] != REPLAY_ID]
+            headers = [*headers_of(job, own), (REPLAY_ID, name.encode())]
+            outgoing.append(Outgoing(store.topics.retry(1), message.key(), message.value(), headers))
+        count += len(outgoing)
+        if outgoing and not dry_run:
+            await store._write(outgoing)
+    return BoardReplay(name, agent, count, read)
+
+
+def _take(messages: Iterator[Message]) -> list[Message]:
+    return [message for message, _ in zip(messages, range(CHUNK), strict=False)]
+
+
+def _log(options: Options, topic: str, since: datetime | None, until: datetime | None) -> Iterator[Message]:
+    """The log between two moments, up to where it ends now; each partition in order."""
+    cluster = Cluster(options)
+    consumer = Consumer(
+        connection_settings(options)
+        | {
+            "group.id": "forebay-board-replay",  # never joined
+            "enable.auto.commit": False,
+            "auto.offset.reset": "error",
+            "isolation.level": options["isolation.level"],
+            "enable.partition.eof": True,
+        },
+        logger=CLIENT_LOG,
+    )
+    try:
+        count = cluster.describe([topic])[topic].partitions
+        keys = [(topic, number) for number in range(count)]
+        starts = cluster.earliest(keys)
+        if since is not None:
+            found = cluster.at_timestamp(keys, micros(since) // 1000)
+            starts = {key: max(starts[key], found[key]) for key in keys}
+        ends = cluster.latest(keys)
+        if until is not None:
+            found = cluster.at_timestamp(keys, micros(until) // 1000)
+            ends = {key: min(ends[key], found[key]) for key in keys}
+        wanted = {key for key in keys if starts[key] < ends[key]}
+        consumer.assign([TopicPartition(*key, starts[key]) for key in wanted])
+        heard = time.monotonic()
+        while wanted:
+            message = consumer.poll(1.0)
+            if message is None:
+                if time.monotonic() - heard > STALLED_S:
+                    raise ReadStalledError(f"nothing was read from '{topic}' for {STALLED_S:.0f} s")
+                continue
+            heard = time.monotonic()
+            key, error = (message.topic(), message.partition()), message.error()
+            if error is not None and error.code() != KafkaError._PARTITION_EOF:
+                raise translate(error, options, f"reading '{topic}'")
+            if error is None and key in wanted and message.offset() < ends[key]:
+                yield message
+            if message.offset() >= ends[key] - (error is None):
+                wanted.discard(key)
+    finally:
+        consumer.close()
+        cluster.close()

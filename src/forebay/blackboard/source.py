@@ -1,0 +1,84 @@
+"""`CREATE SOURCE artifacts FROM BLACKBOARD (…)`: the log of artifacts as a source like any other.
+
+It is a Kafka source that knows its topic, its format and its columns. Not part of the blackboard's face: this
+module needs Spark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from pyspark.sql.types import (
+    ArrayType,
+    IntegerType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from forebay.connectors.contract import ConnectorInfo, Discovered
+from forebay.kafka.connector import KafkaSource
+from forebay.kafka.options import KAFKA
+from forebay.options import ANY_TEXT, Option, Options, OptionTable
+
+# The payload is each type's own affair: who wants it declares the columns, with `payload STRUCT<…>` among them.
+COLUMNS = StructType(
+    [
+        StructField("id", StringType(), nullable=False),
+        StructField("type", StringType(), nullable=False),
+        StructField("produced_by", StringType(), nullable=False),
+        StructField("correlation_id", StringType()),
+        StructField("partition_key", StringType()),
+        StructField("tags", ArrayType(StringType(), containsNull=False)),
+        StructField("visibility", StructType([StructField("kind", StringType())])),
+        StructField("created_at", TimestampType(), nullable=False),
+        StructField("version", IntegerType()),
+    ]
+)
+
+
+class _Table(OptionTable):
+    """A Kafka source's options; the topic follows from the prefix unless it is given."""
+
+    def bind(self, given: Mapping[str, str]) -> Options:
+        named = {"topic", "topics", "topic.pattern"}.intersection(given)
+        topic = {} if named else {"topic": given.get("topic.prefix", "flock.") + "artifacts"}
+        return super().bind({**topic, **given})
+
+
+BLACKBOARD_SOURCE = _Table(
+    title="a blackboard source",
+    options=(
+        Option(
+            "topic.prefix",
+            ANY_TEXT,
+            "what the names of the blackboard's topics begin with",
+            "flock.",
+            "team.",
+        ),
+        *(
+            replace(option, description="the log of artifacts; <topic.prefix>artifacts unless given")
+            if option.name == "topic"
+            else option
+            for option in KAFKA.options
+        ),
+    ),
+    exclusive=KAFKA.exclusive,
+    pass_through=KAFKA.pass_through,
+    rules=KAFKA.rules,
+)
+
+
+class BlackboardSource(KafkaSource):
+    """The artifacts of a blackboard, in the order of their keys."""
+
+    table = BLACKBOARD_SOURCE
+
+    @classmethod
+    def info(cls) -> ConnectorInfo:
+        return ConnectorInfo("blackboard", "Artifacts of a Kafka blackboard", cls.table.options, ("json",))
+
+    def discover_schema(self) -> Discovered | None:
+        return Discovered(COLUMNS, "the fields of an artifact; declare the columns to read payloads, too")

@@ -1,0 +1,309 @@
+"""`KafkaBlackboardStore`: artifacts published to a log, found through a local index of it.
+
+    store = KafkaBlackboardStore(bootstrap_servers="localhost:9092")
+    await store.publish(Artifact(type="Order", payload={"n": 1}, produced_by="shop", correlation_id="c-1"))
+    await store.get(artifact_id)
+
+It connects on first use (or `await store.start()`): topics are made, and the index is read from the compacted
+topics. Everything that is written goes to Kafka first and comes into the index from there, in every process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from builtins import list as List
+from collections.abc import Iterable
+from dataclasses import asdict
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Literal
+from uuid import UUID
+
+from forebay.blackboard import telemetry
+from forebay.blackboard.artifact import Codec, Document, PlainCodec, decode, encode, iso
+from forebay.blackboard.feed import Feed
+from forebay.blackboard.index import Index
+from forebay.blackboard.lag import Throttle
+from forebay.blackboard.marks import Marks
+from forebay.blackboard.options import bind, node_name
+from forebay.blackboard.queries import Queries
+from forebay.blackboard.records import cloud_event, partition_key
+from forebay.blackboard.topics import Topics, ensure_topics
+from forebay.blackboard.writer import Outgoing, Placed, TransactionalWriter, Writer
+from forebay.errors import StoreClosedError
+
+Consistency = Literal["own", "latest", "local"]
+
+
+class KafkaBlackboardStore:
+    """A blackboard on Kafka. Options by keyword; see docs/options.md for all of them.
+
+    `list()` and `list_by_type()` are views of the newest `index_window` artifacts, and no more: a log has no
+    end. `get()` knows the newest version of every artifact, and `query_artifacts()` searches all of them.
+    """
+
+    def __init__(
+        self, bootstrap_servers: str | None = None, *, codec: Codec | None = None, **options: Any
+    ) -> None:
+        self.options = bind({"bootstrap.servers": bootstrap_servers, **options})
+        self.topics = Topics.of(self.options)
+        self.node = node_name(self.options)
+        self._codec: Codec = codec or PlainCodec()
+        self._starting = threading.Lock()
+        self._written: Placed = {}
+        self._closed = False
+        self._ready = False
+
+    @property
+    def transaction(self) -> str | None:
+        """What transactions are called here, if there are any."""
+        return self.node if self.options["transactions"] else None
+
+    # -- life ----------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Connect, make topics, and read the index: until it has all that the topics have now."""
+        if not self._ready:
+            await asyncio.to_thread(self._start)
+
+    def _start(self) -> None:
+        with self._starting:
+            if self._closed:
+                raise StoreClosedError("the blackboard store is closed")
+            if self._ready:
+                return
+            ensure_topics(self.options, self.topics)
+            path = self.options["index.path"]
+            self._index = Index(self.topics, Path(path) if path else None)
+            self._feed = Feed(self.options, self.topics, self._index)
+            try:
+                self._feed.start()
+                self._writer: Writer | TransactionalWriter = (
+                    TransactionalWriter(self.options, f"{self.node}.publish")
+                    if self.options["transactions"]
+                    else Writer(self.options)
+                )
+            except BaseException:
+                self._feed.close()
+                self._index.close()
+                raise
+            self._queries = Queries(self._index, self._codec.resolve)
+            self._throttle = Throttle(self.options, self.topics.artifacts)
+            self._ready = True
+
+    async def close(self) -> None:
+        """What was published is durable before; a kept index can be gone on with."""
+        await asyncio.to_thread(self._close)
+
+    def _close(self) -> None:
+        with self._starting:
+            ready, self._ready, self._closed = self._ready, False, True
+            if ready:
+                self._writer.close()
+                self._throttle.close()
+                self._feed.close()
+                self._index.close()
+
+    async def __aenter__(self) -> KafkaBlackboardStore:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    # -- writing -------------------------------------------------------------------------------------
+
+    async def publish(self, artifact: Any) -> None:
+        """Returns when the log has it. Publishing it again is safe: it is the same artifact by its id."""
+        await self.start()
+        await self._throttle.wait()
+        document = self._codec.document(artifact)
+        with telemetry.publishing(self.topics.artifacts, document) as span:
+            placed = await self._write(self.records_of(document, span))
+            telemetry.published(span, self.topics.artifacts, placed, self.transaction)
+
+    def records_of(self, document: Document, span: Any = None) -> List[Outgoing]:
+        """An artifact as what is written for it: the event, and the newest version by id."""
+        value = encode(document)
+        headers = cloud_event(document) + telemetry.context(span)
+        return [
+            Outgoing(self.topics.artifacts, partition_key(document), value, headers),
+            Outgoing(self.topics.by_id, document["id"].encode(), value, headers),
+        ]
+
+    async def record_consumptions(self, records: Iterable[Any]) -> None:
+        await self.start()
+        outgoing = [self.consumption(record) for record in records]
+        if outgoing:
+            await self._write(outgoing)
+
+    def consumption(self, record: Any) -> Outgoing:
+        """A consumption as what is written for it; told twice, it is one."""
+        form = {
+            "artifact_id": str(record.artifact_id),
+            "consumer": record.consumer,
+            "run_id": record.run_id,
+            "correlation_id": record.correlation_id,
+            "consumed_at": iso(record.consumed_at),
+        }
+        key = f"{form['artifact_id']}:{record.consumer}:{record.run_id or ''}".encode()
+        return Outgoing(self.topics.consumptions, key, json.dumps(form).encode())
+
+    def marks(self) -> Marks:
+        """Who is done with what, as this process knows it."""
+        timeout_s = self.options["read.timeout.ms"] / 1000
+        return Marks(self.topics.processed, self._index, self._feed, timeout_s)
+
+    async def upsert_agent_snapshot(self, snapshot: Any) -> None:
+        await self.start()
+        form = {
+            **asdict(snapshot),
+            "first_seen": iso(snapshot.first_seen),
+            "last_seen": iso(snapshot.last_seen),
+        }
+        await self._write(
+            [Outgoing(self.topics.agents, snapshot.agent_name.encode(), json.dumps(form).encode())]
+        )
+
+    async def clear_agent_snapshots(self) -> None:
+        known = await self._read("latest", lambda: self._queries.agents())
+        if known:
+            await self._write(
+                [Outgoing(self.topics.agents, each["agent_name"].encode(), None) for each in known]
+            )
+
+    async def _write(self, records: List[Outgoing]) -> Placed:
+        placed = await self._writer.write(records)
+        self.note_written(placed)
+        return placed
+
+    def note_written(self, placed: Placed) -> None:
+        """What reads of consistency `own` wait for."""
+        for key, offset in placed.items():
+            if key[0] in self.topics.indexed and offset > self._written.get(key, 0):
+                self._written[key] = offset
+
+    # -- reading -------------------------------------------------------------------------------------
+
+    async def get(self, artifact_id: UUID, *, consistency: Consistency | None = None) -> Any | None:
+        await self._reach(consistency)
+        # A look at one row takes less time than handing it to a thread.
+        found = self._index.document(str(artifact_id))
+        return None if found is None else self._codec.artifact(decode(found))
+
+    async def list(self, *, consistency: Consistency | None = None) -> List[Any]:
+        """The newest `index_window` artifacts, the oldest of them first."""
+        window = self.options["index.window"]
+        return self._artifacts(await self._read(consistency, lambda: self._queries.recent(window)))
+
+    async def list_by_type(self, type_name: str, *, consistency: Consistency | None = None) -> List[Any]:
+        """The newest `index_window` artifacts of a type, the oldest of them first."""
+        window, name = self.options["index.window"], self._codec.resolve(type_name)
+        return self._artifacts(await self._read(consistency, lambda: self._queries.recent(window, name)))
+
+    async def get_by_type(
+        self,
+        artifact_type: type[Any],
+        *,
+        correlation_id: str | None = None,
+        consistency: Consistency | None = None,
+    ) -> List[Any]:
+        """The payloads, as objects of that class."""
+        window, name = self.options["index.window"], self._codec.resolve(artifact_type.__name__)
+        found = await self._read(consistency, lambda: self._queries.recent(window, name, correlation_id))
+        return [self._codec.payload(artifact_type, document) for document in found]
+
+    async def query_artifacts(
+        self,
+        filters: Any = None,
+        *,
+        limit: int = 50,
+        offset: int = 0,
+        embed_meta: bool = False,
+        consistency: Consistency | None = None,
+    ) -> tuple[List[Any], int]:
+        """A page of what is meant, ordered by creation and id, and how many there are in all."""
+
+        def ask() -> tuple[List[Document], int, dict[str, List[tuple[Any, ...]]]]:
+            page, total = self._queries.page(filters, limit, offset)
+            consumed = self._queries.consumptions([each["id"] for each in page]) if embed_meta else {}
+            return page, total, consumed
+
+        page, total, consumed = await self._read(consistency, ask)
+        artifacts = self._artifacts(page)
+        if not embed_meta:
+            return artifacts, total
+        return [
+            self._codec.envelope(artifact=artifact, consumptions=self._consumptions(document, consumed))
+            for artifact, document in zip(artifacts, page, strict=True)
+        ], total
+
+    async def fetch_graph_artifacts(
+        self,
+        filters: Any = None,
+        *,
+        limit: int = 500,
+        offset: int = 0,
+        consistency: Consistency | None = None,
+    ) -> tuple[List[Any], int]:
+        return await self.query_artifacts(
+            filters, limit=limit, offset=offset, embed_meta=True, consistency=consistency
+        )
+
+    async def summarize_artifacts(
+        self, filters: Any = None, *, consistency: Consistency | None = None
+    ) -> dict[str, Any]:
+        return await self._read(consistency, lambda: self._queries.summary(filters))  # type: ignore[no-any-return]
+
+    async def agent_history_summary(
+        self, agent_id: str, filters: Any = None, *, consistency: Consistency | None = None
+    ) -> dict[str, Any]:
+        return await self._read(  # type: ignore[no-any-return]
+            consistency, lambda: self._queries.history(agent_id, filters)
+        )
+
+    async def load_agent_snapshots(self, *, consistency: Consistency | None = None) -> List[Any]:
+        found = await self._read(consistency, lambda: self._queries.agents())
+        times = ("first_seen", "last_seen")
+        return [
+            self._codec.snapshot(**{**form, **{key: datetime.fromisoformat(form[key]) for key in times}})
+            for form in found
+        ]
+
+    async def _read(self, consistency: Consistency | None, question: Any) -> Any:
+        await self._reach(consistency)
+        return await asyncio.to_thread(question)
+
+    async def _reach(self, consistency: Consistency | None) -> None:
+        """Until the index has what this reader is to see."""
+        await self.start()
+        wanted = consistency or self.options["consistency"]
+        timeout_s = self.options["read.timeout.ms"] / 1000
+        if wanted == "latest":
+            await asyncio.to_thread(self._wait_for_latest, timeout_s)
+        elif wanted == "own" and not self._feed.has(self._written):
+            await asyncio.to_thread(self._feed.wait_for, dict(self._written), timeout_s)
+
+    def _wait_for_latest(self, timeout_s: float) -> None:
+        """Its own writes are part of it: the broker may say where the log ends before it shows a commit to readers."""
+        ends = self._feed.ends()
+        self._feed.wait_for(
+            {key: max(end, self._written.get(key, 0)) for key, end in ends.items()}, timeout_s
+        )
+
+    def _artifacts(self, documents: List[Document]) -> List[Any]:
+        return [self._codec.artifact(document) for document in documents]
+
+    def _consumptions(self, document: Document, consumed: dict[str, List[tuple[Any, ...]]]) -> List[Any]:
+        return [
+            self._codec.consumption(
+                artifact_id=UUID(document["id"]),
+                consumer=consumer,
+                run_id=run,
+                correlation_id=correlation,
+                consumed_at=datetime.fromisoformat(at),
+            )
+            for consumer, run, correlation, at in consumed.get(document["id"], ())
+        ]

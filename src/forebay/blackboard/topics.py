@@ -1,0 +1,149 @@
+"""The topics of a blackboard: their names, and how they are made and checked."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
+
+from forebay.backoff import with_backoff
+from forebay.errors import BlackboardTopicError, UnknownTopicError, UnreachableError
+from forebay.kafka.admin import Cluster
+from forebay.kafka.settings import address, translate
+from forebay.options import Options
+
+TIMEOUT_S = 15.0
+TOMBSTONE_MS = 86_400_000  # how long a tombstone is kept for those who are away; see `index.py`
+
+_LOG = {"cleanup.policy": "delete"}
+_NEWEST = {
+    "cleanup.policy": "compact",
+    "delete.retention.ms": str(TOMBSTONE_MS),
+    "min.cleanable.dirty.ratio": "0.1",  # a start reads all of it: the cleaner it is, the sooner
+}
+
+
+@dataclass(frozen=True)
+class Topics:
+    """The names."""
+
+    artifacts: str
+    by_id: str
+    processed: str
+    consumptions: str
+    agents: str
+    dlq_prefix: str
+    retry_prefix: str
+
+    @classmethod
+    def of(cls, options: Options) -> Topics:
+        prefix = options["topic.prefix"]
+        return cls(
+            options["topic.artifacts"] or prefix + "artifacts",
+            options["topic.by_id"] or prefix + "by_id",
+            options["topic.processed"] or prefix + "processed",
+            options["topic.consumptions"] or prefix + "consumptions",
+            options["topic.agents"] or prefix + "agents",
+            options["topic.dlq.prefix"] or prefix + "dlq.",
+            options["topic.retry.prefix"] or prefix + "retry.",
+        )
+
+    def dlq(self, agent: str) -> str:
+        return self.dlq_prefix + agent
+
+    def retry(self, number: int) -> str:
+        """Counts from 1."""
+        return f"{self.retry_prefix}{number}"
+
+    @property
+    def indexed(self) -> tuple[str, ...]:
+        """Those that the local index is made from."""
+        return self.by_id, self.processed, self.consumptions, self.agents
+
+
+def ensure_topics(options: Options, topics: Topics) -> None:
+    """The blackboard's topics are there and kept as they must be, or this says what is wrong."""
+    settings = {topics.artifacts: {**_LOG, "retention.ms": str(options["retention.ms"])}}
+    settings |= dict.fromkeys(topics.indexed, _NEWEST)
+    partitions = {topics.agents: 1}
+    ensure(options, settings, partitions)
+
+
+def ensure_retry_topics(options: Options, topics: Topics, attempts: int) -> list[str]:
+    """What waits in them must stay until it is tried, however long nobody tries."""
+    names = [topics.retry(number) for number in range(1, attempts + 1)]
+    ensure(options, {name: {**_LOG, "retention.ms": "-1"} for name in names}, {})
+    return names
+
+
+def ensure(options: Options, wanted: Mapping[str, Mapping[str, str]], partitions: Mapping[str, int]) -> None:
+    """Make those of the wanted topics that are not there; check how the others are cleaned."""
+    cluster = Cluster(options)
+    doing = "making the topics of the blackboard"
+    try:
+        with_backoff(
+            lambda: _ensure(cluster, options, wanted, partitions),
+            timeout_s=options["connect.timeout.ms"] / 1000,
+        )
+    except KafkaException as error:
+        raise translate(error.args[0], options, doing) from None
+    except TimeoutError:
+        raise UnreachableError(f"Kafka at {address(options)} did not answer while {doing}") from None
+    finally:
+        cluster.close()
+
+
+def _ensure(
+    cluster: Cluster, options: Options, wanted: Mapping[str, Mapping[str, str]], partitions: Mapping[str, int]
+) -> None:
+    known = cluster.topics()
+    missing = [name for name in wanted if name not in known]
+    if missing and not options["create.topics"]:
+        raise UnknownTopicError(
+            f"there is no topic '{missing[0]}' on {address(options)}",
+            remedy="make it, or let 'create.topics' be true",
+        )
+    _check(cluster.admin, options, {name: wanted[name]["cleanup.policy"] for name in wanted if name in known})
+    made = (
+        cluster.admin.create_topics(
+            [
+                NewTopic(
+                    name,
+                    partitions.get(name, options["partitions"]),
+                    options["replication.factor"],
+                    config=dict(wanted[name]),
+                )
+                for name in missing
+            ],
+            request_timeout=TIMEOUT_S,
+        )
+        if missing
+        else {}
+    )
+    for future in made.values():
+        try:
+            future.result(TIMEOUT_S)
+        except KafkaException as error:
+            # Somebody else of this blackboard was quicker.
+            if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                raise
+
+
+def _check(admin: AdminClient, options: Options, policies: Mapping[str, str]) -> None:
+    """A log that is compacted forgets; an index that is not, forgets after a week."""
+    resources = [ConfigResource(ResourceType.TOPIC, name) for name in policies]
+    if not resources:
+        return
+    for resource, future in admin.describe_configs(resources, request_timeout=TIMEOUT_S).items():
+        with contextlib.suppress(KafkaException):  # who may read and write need not be allowed to ask this
+            found = future.result(TIMEOUT_S)["cleanup.policy"].value
+            if found != policies[resource.name]:
+                raise BlackboardTopicError(
+                    f"topic '{resource.name}' on {address(options)} has cleanup.policy = {found}, and the blackboard "
+                    f"needs {policies[resource.name]}",
+                    remedy=f"kafka-configs --alter --topic {resource.name} --add-config "
+                    f"cleanup.policy={policies[resource.name]}, or name another topic",
+                )

@@ -1,0 +1,6 @@
+"""Many records at a time from one consumer, and nothing lost: `forebay.Pool`."""
+
+from forebay.pool.pool import Pool
+from forebay.pool.record import Record
+
+__all__ = ["Pool", "Record"]

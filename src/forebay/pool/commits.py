@@ -1,0 +1,127 @@
+"""Offsets by plain commits of the consumer.
+
+A commit waits for its answer in a thread of its own, so that polling goes on meanwhile. (The library can also tell the
+answer to a callback, but that queues up behind all records that were fetched before.)
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from time import monotonic, sleep
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+
+from forebay.pool.committer import Commit, Committer
+from forebay.pool.lease import Lease
+
+log = logging.getLogger("forebay.pool")
+
+TRIES = 5  # of a commit before partitions are given back: the group waits for us meanwhile
+SETTLE_S = 10.0  # how long the commit that is under way is waited for then
+
+
+class Sending:
+    """One commit on its way."""
+
+    def __init__(self, consumer: Consumer, commits: Sequence[Commit]) -> None:
+        self._consumer = consumer
+        self._positions = [
+            TopicPartition(c.lease.topic, c.lease.partition, c.offset, c.metadata) for c in commits
+        ]
+        self.error: KafkaError | None = None
+        # A daemon: the library may wait for minutes for a broker that is away.
+        self._thread = threading.Thread(target=self._send, name="forebay-pool-commit", daemon=True)
+        self._thread.start()
+
+    def _send(self) -> None:
+        try:
+            answer = self._consumer.commit(offsets=self._positions, asynchronous=False)
+            self.error = next((tp.error for tp in answer or () if tp.error is not None), None)
+        except KafkaException as error:
+            self.error = error.args[0]
+        except RuntimeError:  # the consumer is closed
+            self.error = KafkaError(KafkaError._DESTROY)
+
+    def answered(self, timeout_s: float = 0.0) -> bool:
+        if timeout_s > 0:
+            self._thread.join(timeout_s)
+        return not self._thread.is_alive()
+
+
+class Commits:
+    """Sends what the committer plans. `completed` counts the records that were ever done. Of the polling thread."""
+
+    def __init__(self, committer: Committer, completed: Callable[[], int]) -> None:
+        self._committer = committer
+        self._completed = completed
+        self._sending: Sending | None = None
+        self.consumer: Consumer | None = None
+
+    @property
+    def commits(self) -> int:
+        return self._committer.commits
+
+    @property
+    def failures(self) -> int:
+        return self._committer.failures
+
+    def unconfirmed(self) -> int:
+        return self._committer.unconfirmed(self._completed())
+
+    def tick(self, leases: Sequence[Lease]) -> None:
+        self._hear()
+        completed = self._completed()
+        if self._committer.due(completed):
+            self._send(self._committer.plan(leases, completed))
+
+    def settle(self, leases: Sequence[Lease]) -> None:
+        """One that is under way must have arrived, or it could overtake what the next owner commits."""
+        self._hear(SETTLE_S)
+        for _ in range(TRIES):
+            commits = self._committer.plan(leases, self._completed())
+            if self._sending is not None or not commits:
+                return
+            self._send(commits)
+            failures = self.failures
+            self._hear(SETTLE_S)
+            if self.failures == failures:
+                return
+
+    def finish(self, leases: Sequence[Lease], timeout_s: float) -> None:
+        deadline = monotonic() + timeout_s
+        while monotonic() < deadline:
+            self._hear(deadline - monotonic())
+            if self._sending is not None:
+                break
+            commits = self._committer.plan(leases, self._completed())
+            if not commits:
+                return
+            sleep(max(0.0, min(self._committer.free_at, deadline) - monotonic()))
+            self._send(commits)
+        if self._committer.plan(leases):
+            log.warning("the last offsets were not committed in time: what they cover is handled again")
+
+    @property
+    def busy(self) -> bool:
+        """Whether the consumer is still in use."""
+        return self._sending is not None and not self._sending.answered()
+
+    def _send(self, commits: list[Commit]) -> None:
+        if commits:
+            assert self.consumer is not None
+            self._committer.sent(commits)
+            self._sending = Sending(self.consumer, commits)
+
+    def _hear(self, timeout_s: float = 0.0) -> None:
+        """Take the answer, if it is there."""
+        sending = self._sending
+        if sending is None or not sending.answered(timeout_s):
+            return
+        self._sending = None
+        if sending.error is None:
+            self._committer.confirmed()
+        else:
+            too_large = sending.error.code() == KafkaError.OFFSET_METADATA_TOO_LARGE
+            self._committer.refused(sending.error.str(), too_large=too_large)

@@ -1,0 +1,117 @@
+"""Values by a format: the same formats and the same registry as those of sources.
+
+JSON without columns is what the text says. Everything else goes through the decoders of `forebay.formats`, and a value
+is a dict of its columns: those of `columns`, or those of the schema.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+import orjson
+
+from forebay.errors import BadRecordError, NoColumnsError, OptionValueError
+from forebay.options import Options
+from forebay.pool.record import Record
+
+Decode = Callable[[list[Record]], None]
+"""Gives records their value, or the kind and the reason of a refusal."""
+
+
+def decoding(options: Options) -> Decode | None:
+    """None where values are bytes."""
+    if options["format"] == "raw":
+        return None
+    if options["format"] == "json" and not options["columns"] and not options["schema.registry.url"]:
+        return _plain_json
+    return _Rows(options)
+
+
+def _plain_json(records: list[Record]) -> None:
+    for record in records:
+        raw = record.raw
+        if raw is None:
+            continue
+        try:
+            record._value = orjson.loads(raw)
+        except orjson.JSONDecodeError as error:
+            record._refusal = "MalformedPayload", f"not JSON: {error}"
+
+
+def refusing(handler: Callable[[Any], Awaitable[Any]]) -> Callable[[Any], Awaitable[Any]]:
+    """The handler, which is not called with a record that has no value: that is a failure of its own kind."""
+
+    async def call(given: Any) -> None:
+        for record in given if isinstance(given, list) else (given,):
+            refusal = getattr(record, "_refusal", None)
+            if refusal is not None:
+                raise BadRecordError(refusal[1], kind=refusal[0])
+        await handler(given)
+
+    return call
+
+
+class _Rows:
+    """By a decoder of `forebay.formats`, which needs PySpark's types: loaded only here."""
+
+    def __init__(self, options: Options) -> None:
+        from forebay.formats import decoder
+        from forebay.formats.registered import registered_decoder
+        from forebay.registry import origin
+
+        columns = _columns(options)
+        texts = {key: str(options[key]) for key in options if options[key] is not None}
+        schemas = origin(options)
+        if schemas is not None:
+            self._decoder = registered_decoder(options["format"], columns, texts, schemas)
+        else:
+            self._decoder = decoder(options["format"], columns, texts)
+
+    def __call__(self, records: list[Record]) -> None:
+        present = [
+            record for record in records if record.raw is not None
+        ]  # a tombstone has no value to decode
+        decoded = self._decoder.decode([record.raw for record in present])
+        rows: Sequence[Any] = decoded.batch.to_pylist()
+        for index, row in zip(decoded.good or range(len(rows)), rows, strict=False):
+            present[index]._value = row
+        for bad in decoded.bad:
+            present[bad.index]._refusal = str(bad.kind), bad.message
+        for index in decoded.skipped:  # a header line, a comment: no value
+            present[index]._value = None
+
+
+def _columns(options: Options) -> Any:
+    from forebay.kafka.discovery import discover
+
+    if options["columns"]:
+        return _declared(options["columns"])
+    found = discover(options, lambda _: ()) if options["format"] != "json" else None
+    if found is None:
+        raise NoColumnsError(
+            f"format '{options['format']}' needs 'columns' here",
+            remedy="for example columns='id BIGINT, name STRING'",
+        )
+    return found.columns
+
+
+def _declared(text: str) -> Any:
+    import sqlglot
+    from pyspark.sql.types import StructField, StructType
+    from sqlglot import exp
+
+    from forebay.sql.types import spark_type
+
+    try:
+        table = sqlglot.parse_one(f"CREATE TABLE t ({text})", dialect="spark")
+    except sqlglot.ParseError as error:
+        raise OptionValueError(f"'columns' cannot be {text!r}: {error}", option="columns") from None
+    fields = [
+        StructField(
+            column.name, spark_type(column.args["kind"]), not column.find(exp.NotNullColumnConstraint)
+        )
+        for column in table.find_all(exp.ColumnDef)
+        if column.parent is table.this
+    ]
+    return StructType(fields)

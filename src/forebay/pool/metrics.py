@@ -1,0 +1,95 @@
+"""Prometheus metrics of a pool. Nothing is counted twice: they are read off the pool when somebody asks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from prometheus_client import CollectorRegistry, start_http_server
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+
+from forebay.pool.crew import SECONDS
+
+if TYPE_CHECKING:
+    from forebay.pool.pool import Pool
+
+_COUNTERS = {
+    "completed": ("forebay_pool_records", "Records that are done."),
+    "retries": ("forebay_pool_retries", "Attempts that failed and were made again."),
+    "dead_letters": ("forebay_pool_dead_letters", "Dead letters that are durable."),
+    "skipped": ("forebay_pool_skipped", "Records that failed and were skipped."),
+    "commits": ("forebay_pool_commits", "Commits that the broker has confirmed."),
+    "commit_failures": ("forebay_pool_commit_failures", "Commits that failed, and were made again."),
+    "rebalances": ("forebay_pool_rebalances", "Changes of what is assigned."),
+}
+_GAUGES = {
+    "halted": ("forebay_pool_halted_records", "Records that failed and hold up the commit."),
+    "workers": ("forebay_pool_workers", "Workers that are employed."),
+    "worker_limit": ("forebay_pool_worker_limit", "The most workers there may be."),
+    "queued": ("forebay_pool_queued_records", "Records that wait for a worker."),
+}
+
+
+class PoolCollector(Collector):
+    """`prometheus_client.REGISTRY.register(pool.collector())`."""
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+
+    def collect(self) -> Iterator[Metric]:
+        stats = self._pool.stats()
+        for field, (name, text) in _COUNTERS.items():
+            counter = CounterMetricFamily(name, text, labels=["pool"])
+            counter.add_metric([stats.name], getattr(stats, field))
+            yield counter
+        for field, (name, text) in _GAUGES.items():
+            gauge = GaugeMetricFamily(name, text, labels=["pool"])
+            gauge.add_metric([stats.name], getattr(stats, field))
+            yield gauge
+        group = self._pool.options["group.id"]
+        lag = GaugeMetricFamily(
+            "kafka_consumergroup_lag",
+            "Records that are not done.",
+            labels=["consumergroup", "topic", "partition"],
+        )
+        open_ = GaugeMetricFamily(
+            "forebay_pool_uncommitted_records",
+            "Records between the first unfinished one and the last that was read.",
+            labels=["pool", "topic", "partition"],
+        )
+        for one in stats.partitions:
+            if one.lag is not None:
+                lag.add_metric([group, one.topic, str(one.partition)], one.lag)
+            open_.add_metric([stats.name, one.topic, str(one.partition)], one.uncommitted)
+        yield lag
+        yield open_
+        yield self._times(stats.name)
+
+    def _times(self, name: str) -> Metric:
+        counts, total_s = self._pool.handler_times()
+        running, buckets = 0, []
+        for bound, count in zip((*SECONDS, float("inf")), counts, strict=True):
+            running += count
+            buckets.append(("+Inf" if bound == float("inf") else str(bound), running))
+        times = HistogramMetricFamily(
+            "forebay_pool_handler_seconds", "How long handlers take.", labels=["pool"]
+        )
+        times.add_metric([name], buckets, total_s)
+        return times
+
+
+class MetricsServer:
+    """`/metrics` on a port, for this pool alone."""
+
+    def __init__(self, pool: Pool, port: int) -> None:
+        registry = CollectorRegistry()
+        registry.register(PoolCollector(pool))
+        self._server, self._thread = start_http_server(port, registry=registry)
+        self.port: int = self._server.server_port
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()

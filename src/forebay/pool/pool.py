@@ -1,0 +1,384 @@
+"""`forebay.Pool`: one consumer, many workers, nothing lost.
+
+Three parts with one owner each: a thread polls and commits (`feed.py`), the event loop runs workers (`crew.py`), and
+each partition's tracker says how far its records are done (`tracker.py`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import signal
+import threading
+from collections.abc import Mapping
+from enum import StrEnum
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+from confluent_kafka import Consumer
+
+from forebay.backoff import with_backoff
+from forebay.errors import ForebayError, OptionConflictError, PoolHaltedError, PoolStateError, RecordError
+from forebay.kafka.admin import Cluster
+from forebay.kafka.settings import CLIENT_LOG, consumer_settings
+from forebay.pool.adaptive import Adaptive
+from forebay.pool.batches import BatchCrew
+from forebay.pool.commits import Commits
+from forebay.pool.committer import Committer
+from forebay.pool.crew import Crew, Order
+from forebay.pool.decoding import decoding, refusing
+from forebay.pool.failures import FailurePolicy, Verdict, verdicts
+from forebay.pool.feed import Feed, as_error
+from forebay.pool.handlers import Adapted, Handler
+from forebay.pool.letters import Letters
+from forebay.pool.metrics import MetricsServer, PoolCollector
+from forebay.pool.options import bind
+from forebay.pool.record import Record
+from forebay.pool.stats import PoolStats, stats_of
+from forebay.pool.tracing import traced
+from forebay.pool.transactions import INTERVAL_MS, TIMEOUT_MS, Transactions
+
+log = logging.getLogger("forebay.pool")
+
+WATCH_S = 0.25  # how often handlers are looked at that take long
+
+
+class State(StrEnum):
+    """The life of a pool."""
+
+    new = "new"
+    """Made; nothing is connected."""
+
+    running = "running"
+    """In the group, handling records."""
+
+    stopping = "stopping"
+    """No record is begun any more; those under way are waited for, and committed."""
+
+    stopped = "stopped"
+    """Out of the group. A pool is not started twice."""
+
+
+class Pool:
+    """Handles records of Kafka topics, many at a time.
+
+    pool = forebay.Pool(bootstrap_servers="localhost:9092", topics=["orders"], group_id="billing", workers=100)
+    await pool.run(handler)          # an async function, or a plain one, which is run in threads
+
+    A keyword is an option with underscores for dots (docs/pool.md); `config` names a TOML file of them. `errors` says
+    what is done at an exception: `errors={TimeoutError: "retry", ValueError: "dead_letter"}`.
+    """
+
+    def __init__(
+        self,
+        *,
+        config: str | Path | None = None,
+        errors: Mapping[type[BaseException], str] | None = None,
+        **settings: Any,
+    ) -> None:
+        self.options = bind(settings, config)
+        self.name: str = self.options["name"] or self.options["group.id"]
+        self.state = State.new
+        options = self.options
+        last = options["on.error"] or (Verdict.dead_letter if options["dead.letter.topic"] else Verdict.halt)
+        self._policy = FailurePolicy(
+            Verdict(last),
+            options["max.attempts"],
+            options["retry.backoff.ms"],
+            options["retry.backoff.max.ms"],
+            verdicts(errors or {}),
+        )
+        self._handler: Handler | None = None
+        self._transactions: Transactions | None = None
+        self.retries = self.skipped = self.halted = 0
+
+    # -- what a user calls ---------------------------------------------------------------------------
+
+    def handler(self, function: Handler) -> Handler:
+        """Decorator: the function that `run()`, `start()` and `async with` use if they are given none."""
+        self._handler = function
+        return function
+
+    def transactional(self, id: str, *, interval_ms: int = INTERVAL_MS, timeout_ms: int = TIMEOUT_MS) -> Pool:
+        """Consume, handle, produce and commit in Kafka transactions: what `record.send()` is given is written exactly
+        once, with the record's offset. Each running pool needs an id of its own; one that starts again, the same.
+
+        await pool.transactional("billing-1").run(handler)
+        """
+        if self.state is not State.new:
+            raise PoolStateError(
+                f"the pool is {self.state}", remedy="call transactional() before it is started"
+            )
+        if self.options["processes"]:
+            raise OptionConflictError(
+                "'processes' has no transactions: a record is sent from here", option="processes"
+            )
+        self._transactions = Transactions(self.options, id, interval_ms, timeout_ms)
+        return self
+
+    async def run(self, handler: Handler | None = None) -> None:
+        """Handle records until `stop()` is called, the task is cancelled, SIGTERM comes, or too much fails."""
+        await self.start(handler)
+        try:
+            with self._stopped_by_sigterm():
+                await self.wait()
+        finally:
+            await self.stop()
+
+    async def start(self, handler: Handler | None = None) -> None:
+        """Connect, join the group and begin; returns when topics and brokers are known to be there."""
+        chosen = handler or self._handler
+        if chosen is None:
+            raise PoolStateError(
+                "the pool has no handler", remedy="await pool.run(handler), or @pool.handler"
+            )
+        if self.state is not State.new:
+            raise PoolStateError(f"the pool is {self.state}", remedy="make a new one: a pool is started once")
+        self._loop = asyncio.get_running_loop()
+        self._ended: asyncio.Future[None] = self._loop.create_future()
+        self._drained = threading.Event()
+        self._decode = await asyncio.to_thread(decoding, self.options)
+        self._adapted = Adapted(chosen, self.options)
+        self._crew = self._make_crew(self._adapted)
+        self._letters = (
+            Letters(self.name, self.options, self._crew.finished, self._fail)
+            if self.options["dead.letter.topic"]
+            else None
+        )
+        await asyncio.to_thread(self._prepare)
+        self._feed = self._make_feed()
+        self.state = State.running
+        self.started = monotonic()
+        self._thread = threading.Thread(target=self._poll, name="forebay-pool", daemon=True)
+        self._thread.start()
+        self._watch = self._loop.create_task(self._watch_handlers())
+        port = self.options["metrics.port"]
+        self.metrics = None if port is None else MetricsServer(self, port)
+
+    async def wait(self) -> None:
+        """Until the pool ends; raises why, if it was not asked to."""
+        await asyncio.shield(self._ended)
+
+    async def stop(self) -> None:
+        """Finish what is being handled, commit, leave the group. Call it as often as you like."""
+        if self.state is State.running:
+            self.state = State.stopping
+            await self._drain()
+            self.state = State.stopped
+        if self.state is State.stopping:
+            await asyncio.to_thread(self._thread.join)
+        if not self._ended.done():
+            self._ended.set_result(None)
+
+    async def __aenter__(self) -> Pool:
+        await self.start()
+        return self
+
+    async def __aexit__(self, kind: Any, *_: Any) -> None:
+        await self.stop()
+        if kind is None:
+            await self.wait()
+
+    def stats(self) -> PoolStats:
+        """How the pool fares, now."""
+        return stats_of(self)
+
+    def collector(self) -> PoolCollector:
+        """For a Prometheus registry of yours; `metrics_port` serves one of the pool's own."""
+        return PoolCollector(self)
+
+    def handler_times(self) -> tuple[list[int], float]:
+        """How many handlers took up to each of `crew.SECONDS`, or longer; and all of them together."""
+        crew, _ = self._parts()
+        return list(crew.times), crew.total_s
+
+    def _parts(self) -> tuple[Crew, Feed]:
+        if self.state is State.new:
+            raise PoolStateError("the pool was not started yet")
+        return self._crew, self._feed
+
+    # -- parts ---------------------------------------------------------------------------------------
+
+    def _make_crew(self, adapted: Adapted) -> Crew:
+        options = self.options
+        more: dict[str, Any] = {
+            "order": Order(options["order"]),
+            "limit": options["workers"],
+            "crashed": self._fail,
+        }
+        call = traced(adapted.call, options["group.id"])
+        if self._decode is not None:
+            call = refusing(call)
+        if self._transactions is not None:
+            call = self._transactions.around(call)
+        if options["batch.size"]:
+            return BatchCrew(call, self._failed, size=options["batch.size"], **more)
+        return Crew(call, self._failed, **more)
+
+    def _prepare(self) -> None:
+        """Find the topics, so that what is wrong with them is said now and not never."""
+        admin = Cluster(self.options)
+        try:
+            patience_s = self.options["connect.timeout.ms"] / 1000
+            topics = with_backoff(lambda: admin.describe(admin.matching()), timeout_s=patience_s)
+        finally:
+            admin.close()
+        if self._transactions is not None:
+            self._transactions.prepare()
+        if self._letters is not None:
+            self._letters.prepare(max((topic.partitions for topic in topics.values()), default=1))
+
+    def _make_feed(self) -> Feed:
+        options = self.options
+        reset = {"none": "error"}.get(options["auto.offset.reset"], options["auto.offset.reset"])
+        settings = consumer_settings(options) | {
+            "auto.offset.reset": reset,
+            "error_cb": lambda error: feed.on_error(error),
+        }
+        offsets: Transactions | Commits
+        if self._transactions is not None:
+            offsets = self._transactions
+        else:
+            committer = Committer(
+                options["commit.interval.ms"] / 1000, options["commit.batch"], options["metadata.max.bytes"]
+            )
+            offsets = Commits(committer, lambda: self._crew.completed)
+        consumer = offsets.consumer = Consumer(settings, logger=CLIENT_LOG)
+        feed = Feed(options, consumer, self._crew, offsets, self._hand_over, self._decode)
+        self._offsets = offsets
+        return feed
+
+    def _hand_over(self, records: list[Record]) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed: the pool is no more
+            self._loop.call_soon_threadsafe(self._crew.take, records)
+
+    # -- the polling thread --------------------------------------------------------------------------
+
+    def _poll(self) -> None:
+        try:
+            self._feed.run()
+        except BaseException as error:
+            found = as_error(error, self.options)
+            with contextlib.suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(self._fail, found)
+        self._drained.wait()
+        try:
+            self._feed.close(max(1.0, self.options["shutdown.timeout.ms"] / 1000))
+        except Exception:
+            log.exception("the pool's consumer was not closed in order")
+
+    async def _drain(self) -> None:
+        deadline = monotonic() + self.options["shutdown.timeout.ms"] / 1000
+        self._feed.quiet = True
+        self._crew.stop()
+        tasks = [slot.task for slot in self._crew.slots if slot.task is not None]
+        try:
+            if tasks:
+                await asyncio.wait(tasks, timeout=max(0.0, deadline - monotonic()))
+            if self._letters is not None:
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._letters.flushed(), max(0.0, deadline - monotonic()))
+        finally:
+            late = [task for task in tasks if not task.done()]
+            if late:
+                log.warning("%d handlers did not end in time: their records are handled again", len(late))
+                self._crew.cancel()
+                await asyncio.wait(late, timeout=1.0)
+            self._watch.cancel()
+            self._feed.stop()
+            self._drained.set()
+            await asyncio.to_thread(self._thread.join)
+            if self._letters is not None:
+                self._letters.close()
+            self._adapted.close()
+            if self.metrics is not None:
+                self.metrics.close()
+
+    # -- what fails ----------------------------------------------------------------------------------
+
+    def _fail(self, error: BaseException) -> None:
+        """The pool ends with this."""
+        if not self._ended.done():
+            self._ended.set_exception(error)
+            self._ended.exception()  # wait() may never be called
+
+    def _failed(self, record: Record, error: BaseException) -> None:
+        attempt = record.attempt
+        verdict = self._policy.verdict(error, attempt)
+        if verdict is Verdict.dead_letter and self._letters is None:
+            verdict = Verdict.halt
+        if verdict is Verdict.retry:
+            self.retries += 1
+            record._attempts = attempt
+            wait_s = self._policy.wait_s(attempt)
+            log.info("%r: attempt %d failed, again in %.2f s: %r", record, attempt, wait_s, error)
+            self._loop.call_later(wait_s, self._crew.again, record)
+        elif verdict is Verdict.dead_letter:
+            assert self._letters is not None
+            kind = error.kind if isinstance(error, RecordError) else type(error).__name__
+            self._letters.put(record, kind, _message(error))
+        elif verdict is Verdict.skip:
+            self.skipped += 1
+            log.warning("%r is skipped after %d attempts: %r", record, attempt, error)
+            self._crew.finished(record)
+        else:
+            self.halted += 1
+            log.error("%r stays unfinished after %d attempts: %r", record, attempt, error)
+            if self.halted > self.options["max.errors"]:
+                halted = PoolHaltedError(
+                    f"pool '{self.name}' halts: {self.halted} records have failed, more than 'max.errors' = "
+                    f"{self.options['max.errors']}; the last: {record.topic}-{record.partition} at offset "
+                    f"{record.offset}, attempt {attempt}: {_message(error)}"
+                )
+                halted.__cause__ = error
+                self._fail(halted)
+
+    async def _watch_handlers(self) -> None:
+        """Name handlers that are stuck, and end those that have a limit."""
+        stuck_s = self.options["stuck.after.ms"] / 1000
+        timeout_ms = self.options["handler.timeout.ms"]
+        limit_s = timeout_ms / 1000 if timeout_ms else None
+        pause_s = min(WATCH_S, limit_s / 4) if limit_s else WATCH_S
+        adaptive = Adaptive(self.options["workers"]) if self.options["adaptive"] else None
+        while True:
+            if adaptive is not None:
+                counts, total_s = self.handler_times()
+                saturated = len(self._crew.ready) > 0
+                self._crew.limit = adaptive.step(sum(counts), total_s, saturated=saturated)
+            await asyncio.sleep(pause_s)
+            now = monotonic()
+            for slot in self._crew.slots:
+                busy = [record for record in slot.records if not record.done]
+                if not busy or slot.task is None:
+                    continue
+                if limit_s is not None and now - slot.since > limit_s and not slot.expired:
+                    slot.expired = True
+                    slot.task.cancel()
+                elif now - slot.since > stuck_s and slot.reported != slot.since:
+                    slot.reported = slot.since
+                    log.warning("the handler of %r has been at it for %.0f s", busy[0], now - slot.since)
+
+    @contextlib.contextmanager
+    def _stopped_by_sigterm(self) -> Any:
+        """In the main thread, where nobody else has laid hands on the signal."""
+        own = threading.current_thread() is threading.main_thread()
+        if not own or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+            yield
+            return
+        self._loop.add_signal_handler(signal.SIGTERM, self._end)
+        try:
+            yield
+        finally:
+            self._loop.remove_signal_handler(signal.SIGTERM)
+
+    def _end(self) -> None:
+        if not self._ended.done():
+            self._ended.set_result(None)
+
+
+def _message(error: BaseException) -> str:
+    if isinstance(error, ForebayError):
+        return error.message
+    return str(error) or type(error).__name__

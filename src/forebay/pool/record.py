@@ -1,0 +1,155 @@
+"""What a handler is given: a thin face over the client library's message."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from confluent_kafka import TIMESTAMP_NOT_AVAILABLE
+
+from forebay.errors import ConnectorStateError
+
+if TYPE_CHECKING:
+    from forebay.pool.lease import Lease
+
+Headers = list[tuple[str, bytes | None]]
+
+
+class Record:
+    """One record of a topic. `value` is what the pool's format makes of it; without a format, its bytes."""
+
+    # One is made for each record there is: what most records never need is a slot that stays empty.
+    __slots__ = (
+        "_alone",
+        "_attempts",
+        "_lane",
+        "_lease",
+        "_message",
+        "_outbox",
+        "_refusal",
+        "_value",
+        "done",
+    )
+
+    def __init__(self, message: Any, lease: Lease | None) -> None:
+        self._message = message
+        self._lease = lease
+        self.done = False
+
+    @property
+    def topic(self) -> str:
+        return self._message.topic()  # type: ignore[no-any-return]
+
+    @property
+    def partition(self) -> int:
+        return self._message.partition()  # type: ignore[no-any-return]
+
+    @property
+    def offset(self) -> int:
+        return self._message.offset()  # type: ignore[no-any-return]
+
+    @property
+    def key(self) -> bytes | None:
+        return self._message.key()  # type: ignore[no-any-return]
+
+    @property
+    def value(self) -> Any:
+        try:
+            return self._value
+        except AttributeError:
+            return self._message.value()
+
+    @property
+    def raw(self) -> bytes | None:
+        """The value's bytes, whatever the format."""
+        return self._message.value()  # type: ignore[no-any-return]
+
+    @property
+    def headers(self) -> Headers:
+        """In order; names may repeat."""
+        return self._message.headers() or []
+
+    @property
+    def timestamp(self) -> int | None:
+        """Milliseconds since 1970, as the producer or the broker set it."""
+        kind, ms = self._message.timestamp()
+        return None if kind == TIMESTAMP_NOT_AVAILABLE else ms
+
+    @property
+    def attempt(self) -> int:
+        """1 when it is handled for the first time."""
+        return getattr(self, "_attempts", 0) + 1
+
+    def send(
+        self,
+        topic: str,
+        value: bytes | str | None,
+        *,
+        key: bytes | str | None = None,
+        headers: Sequence[tuple[str, bytes | None]] = (),
+        partition: int | None = None,
+    ) -> None:
+        """Of a transactional pool: a record that is written if, and only if, this one is committed.
+
+        What a failed attempt has sent is forgotten.
+        """
+        outbox = getattr(self, "_outbox", None)
+        if outbox is None:
+            raise ConnectorStateError(
+                "record.send() needs a transaction, and this pool has none",
+                remedy="await pool.transactional('my-id').run(handler)",
+            )
+        more: dict[str, Any] = {} if partition is None else {"partition": partition}
+        outbox.append({"topic": topic, "value": value, "key": key, "headers": list(headers), **more})
+
+    def __repr__(self) -> str:
+        return f"<Record {self.topic}-{self.partition} at offset {self.offset}>"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """What a handler in another process is given: the same record, without its ties to the pool."""
+        copied = _Copied(
+            self.topic,
+            self.partition,
+            self.offset,
+            self.key,
+            self.raw,
+            self.headers,
+            self._message.timestamp(),
+        )
+        return _restored, (copied, getattr(self, "_attempts", 0), hasattr(self, "_value"), self.value)
+
+
+class _Copied:
+    """A message that can be pickled."""
+
+    def __init__(self, *parts: Any) -> None:
+        self._parts = parts
+
+    def topic(self) -> Any:
+        return self._parts[0]
+
+    def partition(self) -> Any:
+        return self._parts[1]
+
+    def offset(self) -> Any:
+        return self._parts[2]
+
+    def key(self) -> Any:
+        return self._parts[3]
+
+    def value(self) -> Any:
+        return self._parts[4]
+
+    def headers(self) -> Any:
+        return self._parts[5]
+
+    def timestamp(self) -> Any:
+        return self._parts[6]
+
+
+def _restored(message: _Copied, attempts: int, decoded: bool, value: Any) -> Record:
+    record = Record(message, None)
+    record._attempts = attempts
+    if decoded:
+        record._value = value
+    return record

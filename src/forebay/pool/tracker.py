@@ -1,0 +1,64 @@
+"""Which records of a partition are done, and so how far its offset may be committed.
+
+The tracker is told what was delivered, in order, and looks at each record once when it leaves: the cost of a
+record is constant, and what is held is what lies between the first unfinished record and the last delivered
+one. Offsets that were never delivered (compacted away, markers of transactions) are no gaps.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from typing import Protocol
+
+
+class Tracked(Protocol):
+    """A delivered record. Whoever handles it sets `done`, from any thread, once."""
+
+    done: bool
+
+    @property
+    def offset(self) -> int: ...
+
+
+class Tracker:
+    """Of one partition, for as long as it is assigned without a break."""
+
+    __slots__ = ("_open", "position", "seen")
+
+    def __init__(self) -> None:
+        self._open: deque[Tracked] = deque()
+        self.position: int | None = None
+        """The offset behind all that was delivered; None before anything was."""
+        self.seen: int | None = None
+        """The last answer of `frontier()`, for other threads, which must not ask."""
+
+    def deliver(self, records: Iterable[Tracked], position: int) -> None:
+        """In the order of their offsets; `position` is the one after the last."""
+        self._open.extend(records)
+        self.position = position
+
+    def passed(self, position: int) -> None:
+        """The broker has nothing more before this offset: what is left there are markers."""
+        if self.position is None or position > self.position:
+            self.position = position
+
+    def frontier(self) -> int | None:
+        """What may be committed: the first unfinished record's offset, or the position if all are done."""
+        waiting = self._open
+        while waiting and waiting[0].done:
+            waiting.popleft()
+        self.seen = waiting[0].offset if waiting else self.position
+        return self.seen
+
+    def beyond(self) -> list[int]:
+        """The offsets that are done although an earlier one is not, in order. Call `frontier()` first."""
+        return [record.offset for record in self._open if record.done]
+
+    def oldest(self) -> Tracked | None:
+        """The record that the frontier waits for. Call `frontier()` first."""
+        return self._open[0] if self._open else None
+
+    def __len__(self) -> int:
+        """How many records are between the frontier and the position, as of the last `frontier()`."""
+        return len(self._open)

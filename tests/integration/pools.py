@@ -1,0 +1,48 @@
+"""What the tests of the pool share."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from support import Cluster, unique
+
+from forebay.pool import Pool
+
+
+def pool_on(cluster: Cluster, *topics: str, **settings: Any) -> Pool:
+    """A pool of a group of its own, unless one is given, that commits often."""
+    more = {"group_id": unique("group"), "commit_interval_ms": 200, "retry_backoff_ms": 5, **settings}
+    return Pool(bootstrap_servers=cluster.bootstrap_servers, topics=list(topics), **more)
+
+
+async def until(condition: Callable[[], Any], what: str, timeout: float = 30) -> None:
+    deadline = asyncio.get_running_loop().time() + timeout
+    while not condition():
+        assert asyncio.get_running_loop().time() < deadline, f"not within {timeout} s: {what}"
+        await asyncio.sleep(0.01)
+
+
+async def run_until(pool: Pool, handler: Any, condition: Callable[[], Any], timeout: float = 30) -> None:
+    """Run a pool until a condition holds, and stop it in order. Raises what ends it before."""
+    await pool.start(handler)
+    try:
+        ended = asyncio.ensure_future(pool.wait())
+        waiting = asyncio.ensure_future(until(condition, "the condition that ends the run", timeout))
+        await asyncio.wait([ended, waiting], return_when=asyncio.FIRST_COMPLETED)
+        if ended.done():
+            waiting.cancel()
+            await ended
+        ended.cancel()
+        await waiting
+    finally:
+        await pool.stop()
+
+
+def committed(cluster: Cluster, pool: Pool, topic: str) -> dict[int, int]:
+    return cluster.committed(pool.options["group.id"], topic)
+
+
+def ends(cluster: Cluster, topic: str) -> dict[int, int]:
+    return {partition: high for partition, (_, high) in cluster.watermarks(topic).items()}

@@ -1,0 +1,266 @@
+"""Agents on a real broker: each artifact is handled once by each agent that wants it, whatever happens."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from boards import artifact, board, records, run, until
+from support import Cluster, unique
+
+from forebay.blackboard import (
+    Artifact,
+    FilterConfig,
+    KafkaBlackboardStore,
+    LagMonitor,
+    Orchestrator,
+    RetryPolicy,
+    replay,
+)
+from forebay.deadletter.letter import Letter
+from forebay.errors import BlackboardError
+
+MODES = pytest.mark.parametrize("transactions", [False, True], ids=["at-least-once", "exactly-once"])
+QUICK = {"commit_interval_ms": 100, "session_timeout_ms": 6000}
+
+
+def agents(store: KafkaBlackboardStore, group: str = "", **more: Any) -> Orchestrator:
+    return Orchestrator(store, group or unique("agents"), **{**QUICK, **more})
+
+
+def reply(given: Artifact) -> Artifact:
+    return Artifact("Reply", {"to": given.payload["n"]}, "answering")
+
+
+def letters(cluster: Cluster, topic: str) -> list[Letter]:
+    return [
+        Letter.from_kafka(message.key(), message.value(), message.headers())
+        for message in records(cluster, topic)
+    ]
+
+
+async def replies(store: KafkaBlackboardStore) -> list[int]:
+    found = await store.list_by_type("Reply", consistency="latest")
+    return [each.payload["to"] for each in found]
+
+
+@MODES
+def test_several_processes_share_the_artifacts_and_each_is_answered_once_in_the_order_of_its_key(
+    cluster: Cluster, transactions: bool
+) -> None:
+    prefix, group, count = unique("board") + ".", unique("agents"), 60
+
+    async def work() -> None:
+        seen: list[tuple[str, int]] = []
+
+        async def answer(given: Artifact) -> Artifact:
+            await asyncio.sleep(0)
+            seen.append((str(given.correlation_id), given.payload["n"]))
+            return reply(given)
+
+        async with board(cluster, prefix, transactions=transactions) as store:
+            for n in range(count):
+                await store.publish(artifact(n, correlation_id=f"c{n % 6}"))
+            async with board(cluster, prefix, transactions=transactions) as second:
+                teams = [agents(each, group) for each in (store, second)]
+                for team in teams:
+                    team.subscribe("answering", {"Order"}, answer)
+                async with teams[0], teams[1]:
+                    await until(lambda: _all(replies(store), count), "all are answered")
+            assert sorted(await replies(store)) == list(range(count))
+            assert Counter(n for _, n in seen) == dict.fromkeys(range(count), 1)
+            for key in {key for key, _ in seen}:
+                of_key = [n for each, n in seen if each == key]
+                assert of_key == sorted(of_key)
+            _, total = await store.query_artifacts(FilterConfig(type_names={"Reply"}, correlation_id="c1"))
+            assert total == count // 6  # what is made belongs to what it was made from
+            history = await store.agent_history_summary("answering", consistency="latest")
+            assert (history["produced"]["total"], history["consumed"]["total"]) == (count, count)
+
+    run(work())
+
+
+def looked_at(team: Orchestrator) -> int:
+    return sum(each.handled + each.duplicates for each in team.stats.agents.values())
+
+
+async def _all(listed: Any, count: int) -> bool:
+    return len(await listed) >= count
+
+
+@MODES
+def test_an_agent_is_not_run_again_for_what_it_is_done_with_though_the_log_is_read_again(
+    cluster: Cluster, transactions: bool
+) -> None:
+    group = unique("agents")
+
+    async def work() -> None:
+        ran: list[str] = []
+        async with board(cluster, transactions=transactions) as store:
+            sent = [artifact(n) for n in range(5)]
+            for each in sent:
+                await store.publish(each)
+            for _ in range(2):
+                team = agents(store, group)
+                team.subscribe("first", "Order", lambda given: ran.append("first"))
+                team.subscribe("second", "*", lambda given: ran.append("second"))
+                async with team:
+                    await until(lambda team=team: looked_at(team) >= 10, "all are looked at")
+                await store.publish(sent[0])  # the same artifact once more is the same artifact
+                cluster.commit(
+                    group, store.topics.artifacts, {0: 0, 1: 0}
+                )  # as if nothing had been committed
+            assert Counter(ran) == {"first": 5, "second": 5}
+
+    run(work())
+
+
+@MODES
+def test_an_agent_that_fails_is_tried_again_after_a_while_and_others_are_not(
+    cluster: Cluster, transactions: bool
+) -> None:
+    async def work() -> None:
+        tried: list[float] = []
+        fine: list[int] = []
+
+        def shaky(given: Artifact) -> Artifact:
+            tried.append(time.time())
+            if len(tried) < 3:
+                raise ValueError("not yet")
+            return reply(given)
+
+        async with board(cluster, transactions=transactions) as store:
+            team = agents(store, retry=RetryPolicy(attempts=4, backoff_ms=200))
+            team.subscribe("shaky", "Order", shaky)
+            team.subscribe("fine", "Order", lambda given: fine.append(given.payload["n"]))
+            async with team:
+                await store.publish(artifact(7))
+                await until(lambda: _all(replies(store), 1), "the third attempt")
+            assert len(tried) == 3
+            assert tried[1] - tried[0] >= 0.2
+            assert tried[2] - tried[1] >= 0.4
+            assert fine == [7]
+            stats = team.stats.total("shaky")
+            assert (stats.handled, stats.errors, stats.retries, stats.dead) == (1, 2, 2, 0)
+
+    run(work())
+
+
+@MODES
+def test_what_an_agent_cannot_do_becomes_its_dead_letter_and_can_be_replayed_to_it_alone(
+    cluster: Cluster, transactions: bool
+) -> None:
+    async def work() -> None:
+        broken, ran = True, Counter[str]()
+
+        def poisoned(given: Artifact) -> Artifact | None:
+            ran["poisoned"] += 1
+            if broken and given.payload["n"] == 13:
+                raise KeyError("no such word")
+            return reply(given)
+
+        async with board(cluster, transactions=transactions) as store:
+            team = agents(store, retry=RetryPolicy(attempts=2, backoff_ms=50))
+            team.subscribe("poisoned", "Order", poisoned)
+            team.subscribe("other", "Order", lambda given: ran.update(["other"]))
+            bad = artifact(13, correlation_id="c")
+            async with team:
+                await store.publish(bad)
+                await store.publish(artifact(1, correlation_id="c"))
+                await until(lambda: team.stats.total("poisoned").dead, "it is given up")
+                await until(lambda: _all(replies(store), 1), "the next one is not held up")
+                topic = store.topics.dlq("poisoned")
+                [letter] = await until(lambda: asyncio.to_thread(letters, cluster, topic), "the letter")
+                assert (letter.source, letter.kind, letter.topic) == (
+                    "poisoned",
+                    "KeyError",
+                    store.topics.artifacts,
+                )
+                assert "attempt 2" in letter.message
+                assert b'"n":13' in (letter.value or b"")
+                assert ran == {"poisoned": 3, "other": 2}
+
+                broken = False
+                # What `forebay dlq replay` sends: the record as it was, with the letter's own headers.
+                headers = [*letter.headers, ("forebay.replay.id", b"r1")]
+                cluster.produce(letter.topic, [letter.value], key=letter.key, headers=headers)
+                await until(lambda: _all(replies(store), 2), "it is answered now")
+                assert ran == {"poisoned": 4, "other": 2}
+
+    run(work())
+
+
+@MODES
+def test_a_replay_by_time_or_correlation_runs_one_agent_once_more(
+    cluster: Cluster, transactions: bool
+) -> None:
+    async def work() -> None:
+        ran: list[int] = []
+        async with board(cluster, transactions=transactions) as store:
+            team = agents(store)
+            team.subscribe("counting", "Order", lambda given: ran.append(given.payload["n"]))
+            team.subscribe("other", "Order", lambda given: None)
+            async with team:
+                for n in range(6):
+                    await store.publish(artifact(n, correlation_id=f"c{n % 2}"))
+                await until(lambda: len(ran) == 6, "all have run")
+                middle = datetime.now(UTC)
+                await store.publish(artifact(6, correlation_id="c0"))
+                await until(lambda: len(ran) == 7, "the seventh, too")
+
+                dry = await replay(store, "counting", correlation_id="c1", dry_run=True)
+                assert (dry.count, dry.read) == (3, 7)
+                done = await replay(store, "counting", correlation_id="c1", until=middle)
+                assert done.count == 3
+                await until(lambda: len(ran) == 10, "those of a correlation")
+                assert sorted(ran[7:]) == [1, 3, 5]
+                assert (await replay(store, "counting", since=middle, types={"Order"})).count == 1
+                await until(lambda: len(ran) == 11, "those since then")
+                assert ran[10] == 6
+                assert team.stats.total("other").handled == 7
+
+    run(work())
+
+
+def test_publishers_wait_while_a_group_is_too_far_behind(cluster: Cluster) -> None:
+    async def work() -> None:
+        group, prefix = unique("agents"), unique("board") + "."
+        async with board(cluster, prefix, partitions=1, lag_group=group, lag_high=10, lag_low=2) as store:
+            for n in range(10):
+                await store.publish(artifact(n))
+            monitor = LagMonitor(store.options, store.topics.artifacts, group)
+            assert monitor.lag() == {0: 10}
+            store._throttle._looked = 0.0
+            held = asyncio.ensure_future(store.publish(artifact(10)))
+            await until(lambda: store._throttle.held, "publishers are held")
+            assert not held.done()
+            team = agents(store, group)
+            team.subscribe("slow", "*", lambda given: None)
+            async with team:
+                await asyncio.wait_for(held, 30)
+                await until(
+                    lambda: asyncio.to_thread(lambda: monitor.lag() == {0: 0}), "the group has caught up"
+                )
+            monitor.close()
+
+    run(work())
+
+
+def test_records_that_are_no_artifacts_hold_nobody_up(cluster: Cluster) -> None:
+    async def work() -> None:
+        async with board(cluster, partitions=1) as store:
+            cluster.produce(store.topics.artifacts, [b"{", b"", b"[1]"])
+            await store.publish(artifact(1))
+            team = agents(store)
+            team.subscribe("answering", "*", reply)
+            with pytest.raises(BlackboardError, match="subscribed already"):
+                team.subscribe("answering", "*", reply)
+            async with team:
+                await until(lambda: _all(replies(store), 1), "the good one is answered")
+            assert team.stats.refused == 3
+
+    run(work())

@@ -1,0 +1,77 @@
+"""What a blackboard tells of itself: spans with the seed's attributes, metrics for each agent and partition."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from boards import artifact, board, run, until
+from opentelemetry import trace
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from prometheus_client import CollectorRegistry, generate_latest
+from support import Cluster, unique
+
+from forebay.blackboard import Artifact, Orchestrator, RetryPolicy
+
+
+@pytest.fixture
+def spans() -> Iterator[InMemorySpanExporter]:
+    """A process has one provider for good; each test has its own exporter."""
+    if isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
+        trace.set_tracer_provider(TracerProvider())
+    provider = trace.get_tracer_provider()
+    assert isinstance(provider, TracerProvider)
+    exporter = InMemorySpanExporter()
+    processor = SimpleSpanProcessor(exporter)
+    provider.add_span_processor(processor)
+    yield exporter
+    processor.shutdown()
+
+
+def test_spans_and_metrics_say_what_agents_do_and_where(
+    cluster: Cluster, spans: InMemorySpanExporter
+) -> None:
+    def answer(given: Artifact) -> Artifact:
+        if given.payload["n"]:
+            raise ValueError("odd")
+        return Artifact("Reply", {}, "answering")
+
+    async def work() -> str:
+        async with board(cluster, transactions=True, transactional_id=unique("node"), partitions=1) as store:
+            team = Orchestrator(store, unique("agents"), retry=RetryPolicy(attempts=1), commit_interval_ms=50)
+            team.subscribe("answering", "Order", answer)
+            async with team:
+                for n in range(2):
+                    await store.publish(artifact(n, correlation_id="c"))
+                await until(lambda: team.stats.total("answering").dead == 1, "one is handled, one is dead")
+                registry = CollectorRegistry()
+                registry.register(team.collector())
+                text = generate_latest(registry).decode()
+            sent = {span.name: span for span in spans.get_finished_spans() if "send" in span.name}
+            attributes = dict(sent[f"send {store.topics.artifacts}"].attributes or {})
+            assert (
+                attributes["kafka.topic"]
+                == attributes["messaging.destination.name"]
+                == store.topics.artifacts
+            )
+            assert (attributes["artifact.type"], attributes["correlation_id"]) == ("Order", "c")
+            assert {"artifact.id", "partition", "offset", "messaging.kafka.offset"} <= attributes.keys()
+            assert attributes["transaction_id"] == store.node
+            published = {
+                span.context.span_id for span in spans.get_finished_spans() if span.name.startswith("send")
+            }
+            ran = [span for span in spans.get_finished_spans() if span.name == "agent answering"]
+            assert len(ran) == 2
+            assert all(link.context.span_id in published for span in ran for link in span.links)
+            assert all(span.links for span in ran)
+            failed = next(span for span in ran if not span.status.is_ok and span.status.description)
+            assert dict(failed.attributes or {})["error.type"] == "ValueError"
+            return text
+
+    text = run(work())
+    assert 'forebay_agent_artifacts_total{agent="answering",partition="0"} 1.0' in text
+    assert 'forebay_agent_dead_letters_total{agent="answering",partition="0"} 1.0' in text
+    assert "forebay_agent_seconds_total" in text
+    assert "kafka_consumergroup_lag{" in text

@@ -1,0 +1,220 @@
+"""A transactional pool: what handlers send is there exactly once, however they fail and die."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from pools import committed, ends, pool_on, run_until, until
+from support import Cluster, unique
+
+from forebay.errors import ConnectorStateError, OptionConflictError, PoolStateError, TransactionError
+from forebay.pool import Pool, Record
+
+MEMBER = """
+import asyncio, sys
+from forebay.pool import Pool, Record
+servers, topic, group, out, id = sys.argv[1:]
+async def handle(record: Record) -> None:
+    await asyncio.sleep(record.offset % 7 / 1000)
+    record.send(out, record.value, key=record.key)
+pool = Pool(bootstrap_servers=servers, topics=[topic], group_id=group, workers=50, queue_size=500,
+            session_timeout_ms=6000, heartbeat_interval_ms=500)
+asyncio.run(pool.transactional(id, interval_ms=50).run(handle))
+"""
+
+
+def read_committed(cluster: Cluster, topic: str) -> list[bytes]:
+    """All values of a topic that a reader of committed records sees."""
+    consumer = cluster.consumer(
+        unique("reader"),
+        **{
+            "isolation.level": "read_committed",
+            "enable.partition.eof": True,
+            "auto.offset.reset": "earliest",
+        },
+    )
+    consumer.subscribe([topic])
+    found, ended, count = [], set(), len(cluster.watermarks(topic))
+    try:
+        while len(ended) < count:
+            message = consumer.poll(10)
+            assert message is not None
+            if message.error():
+                ended.add(message.partition())
+            else:
+                found.append(message.value())
+    finally:
+        consumer.close()
+    return found
+
+
+def test_what_is_sent_is_written_once_with_its_offset_and_nothing_of_failed_attempts(
+    cluster: Cluster,
+) -> None:
+    topic, out = cluster.make_topic(3), cluster.make_topic(2)
+    cluster.produce(topic, (b"%d" % n for n in range(600)))
+
+    async def handle(record: Record) -> None:
+        record.send(out, b"%s on attempt %d" % (record.value, record.attempt), key=record.value)
+        await asyncio.sleep(random.random() / 100)
+        if int(record.value) % 10 == 0 and record.attempt == 1:
+            raise ConnectionError("not now")
+
+    pool = pool_on(cluster, topic, workers=50).transactional(unique("tx"), interval_ms=50)
+    asyncio.run(run_until(pool, handle, lambda: pool.stats().completed == 600))
+    expected = {b"%d on attempt %d" % (n, 1 if n % 10 else 2) for n in range(600)}
+    found = read_committed(cluster, out)
+    assert len(found) == 600
+    assert set(found) == expected
+    assert committed(cluster, pool, topic) == ends(cluster, topic)
+
+
+def test_what_is_beyond_an_unfinished_record_is_written_with_metadata_and_not_again(cluster: Cluster) -> None:
+    topic, out, group = cluster.make_topic(1), cluster.make_topic(1), unique("group")
+    cluster.produce(topic, (b"%d" % n for n in range(50)))
+    handled: Counter[bytes] = Counter()
+
+    async def stuck(record: Record) -> None:
+        handled[record.value] += 1
+        record.send(out, record.value)
+        if record.offset == 7:
+            await asyncio.sleep(3600)
+
+    pool = pool_on(cluster, topic, group_id=group, shutdown_timeout_ms=0).transactional(unique("tx"))
+    asyncio.run(run_until(pool, stuck, lambda: pool.stats().completed == 49))
+    assert committed(cluster, pool, topic) == {0: 7}
+    assert len(read_committed(cluster, out)) == 49
+
+    async def free(record: Record) -> None:
+        handled[record.value] += 1
+        record.send(out, record.value)
+
+    again = pool_on(cluster, topic, group_id=group).transactional(unique("tx"))
+    asyncio.run(run_until(again, free, lambda: again.stats().completed == 1))
+    found = read_committed(cluster, out)
+    assert sorted(found, key=int) == [b"%d" % n for n in range(50)]
+    assert handled.pop(b"7") == 2
+    assert set(handled.values()) == {1}
+
+
+def test_what_does_not_fit_into_the_metadata_waits_for_its_transaction(cluster: Cluster) -> None:
+    """Nothing may be written that a restart would write again."""
+    topic, out = cluster.make_topic(1), cluster.make_topic(1)
+    cluster.produce(topic, (b"%d" % n for n in range(100)))
+    release = asyncio.Event()
+
+    async def handle(record: Record) -> None:
+        record.send(out, record.value)
+        if record.offset == 0:
+            await release.wait()
+
+    pool = pool_on(cluster, topic, metadata_max_bytes=0).transactional(unique("tx"), interval_ms=20)
+
+    async def main() -> None:
+        await pool.start(handle)
+        await until(lambda: pool.stats().completed == 99, "all but the first are done")
+        assert await asyncio.to_thread(read_committed, cluster, out) == []
+        release.set()
+        await until(lambda: pool.stats().partitions[0].committed == 100, "all is committed")
+        await pool.stop()
+
+    asyncio.run(main())
+    assert sorted(read_committed(cluster, out), key=int) == [b"%d" % n for n in range(100)]
+
+
+def test_partitions_that_move_between_transactional_pools_are_written_once(cluster: Cluster) -> None:
+    """(541) No deadlock on revoke."""
+    topic, out, group = cluster.make_topic(4), cluster.make_topic(1), unique("group")
+    cluster.produce(topic, (b"%d" % n for n in range(3000)))
+
+    async def handle(record: Record) -> None:
+        await asyncio.sleep(0.02)
+        record.send(out, record.value)
+
+    async def main() -> None:
+        first, second = (
+            pool_on(cluster, topic, group_id=group, workers=10).transactional(unique("tx"), interval_ms=50)
+            for _ in "ab"
+        )
+        await first.start(handle)
+        await until(lambda: first.stats().completed > 200, "the first is at work")
+        await second.start(handle)
+        await until(lambda: second.stats().completed > 100, "the second is at work")
+        await first.stop()
+        await until(lambda: first.stats().completed + second.stats().completed >= 3000, "all is done")
+        await second.stop()
+
+    asyncio.run(main())
+    assert sorted(read_committed(cluster, out), key=int) == [b"%d" % n for n in range(3000)]
+    assert cluster.committed(group, topic) == ends(cluster, topic)
+
+
+def test_sigkill_at_random_moments_leaves_each_output_exactly_once(cluster: Cluster, tmp_path: Path) -> None:
+    topic, out, group = cluster.make_topic(2), cluster.make_topic(2), unique("group")
+    count = 6000
+    cluster.produce(topic, (b"%d" % n for n in range(count)))
+    random.seed(3)
+    for kill in range(4):
+        member = subprocess.Popen(
+            [sys.executable, "-c", MEMBER, cluster.bootstrap_servers, topic, group, out, group]
+        )
+        if kill == 3:
+            break
+        before, deadline = sum(cluster.committed(group, topic).values()), time.monotonic() + 30
+        while sum(cluster.committed(group, topic).values()) == before and time.monotonic() < deadline:
+            time.sleep(0.05)
+        time.sleep(random.random() * 0.3)
+        os.kill(member.pid, signal.SIGKILL)
+        member.wait()
+    try:
+        deadline = time.monotonic() + 60
+        while sum(max(0, n) for n in cluster.committed(group, topic).values()) < count:
+            assert time.monotonic() < deadline
+            assert member.poll() is None
+            time.sleep(0.1)
+    finally:
+        member.terminate()
+        member.wait(20)
+    assert sorted(read_committed(cluster, out), key=int) == [b"%d" % n for n in range(count)]
+
+
+def test_a_second_pool_with_the_same_id_ends_the_first(cluster: Cluster) -> None:
+    topic, out, id = cluster.make_topic(1), cluster.make_topic(1), unique("tx")
+
+    async def handle(record: Record) -> None:
+        record.send(out, record.value)
+
+    async def main() -> None:
+        first = pool_on(cluster, topic).transactional(id)
+        await first.start(handle)
+        await until(lambda: first.stats().partitions, "the first has its partition")
+        second = pool_on(cluster, topic).transactional(id)
+        await second.start(handle)
+        await asyncio.to_thread(cluster.produce, topic, [b"x"])
+        with pytest.raises(TransactionError, match=id):
+            await first.wait()
+        await asyncio.gather(first.stop(), second.stop(), return_exceptions=True)
+
+    asyncio.run(main())
+
+
+def test_send_needs_a_transaction_and_transactions_need_a_new_pool() -> None:
+    base = {"bootstrap_servers": "localhost:1", "topic": "t", "group_id": "g"}
+    record = Record(None, None)
+    with pytest.raises(ConnectorStateError, match="needs a transaction"):
+        record.send("t", b"v")
+    with pytest.raises(OptionConflictError, match="processes"):
+        Pool(**base, processes=2).transactional("x")
+    pool = Pool(**base)
+    pool.state = type(pool.state).running
+    with pytest.raises(PoolStateError):
+        pool.transactional("x")
