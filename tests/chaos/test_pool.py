@@ -1,7 +1,7 @@
 """Pools that are killed, and groups whose members come and go all the time: no record is lost, none waits for ever.
 
-FOREBAY_POOL_KILLS (8) and FOREBAY_POOL_RECORDS (20,000) set the length of the first, FOREBAY_POOL_STORM_S (20) and
-FOREBAY_POOL_MEMBERS (4) that of the second, FOREBAY_CHAOS_SEED which random moments.
+FOREBAY_CHAOS_POOL_KILLS (8) and FOREBAY_CHAOS_POOL_RECORDS (20,000) set the length of the first, FOREBAY_CHAOS_POOL_STORM_S (20) and
+FOREBAY_CHAOS_POOL_MEMBERS (4) that of the second, FOREBAY_CHAOS_SEED which random moments.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from support import QUIET, Cluster, eventually, unique
 
 from forebay.pool import Pool, Record
 
-KILLS = int(os.environ.get("FOREBAY_POOL_KILLS", "8"))
-RECORDS = int(os.environ.get("FOREBAY_POOL_RECORDS", "20000"))
-STORM_S = float(os.environ.get("FOREBAY_POOL_STORM_S", "20"))
-MEMBERS = int(os.environ.get("FOREBAY_POOL_MEMBERS", "4"))
+KILLS = int(os.environ.get("FOREBAY_CHAOS_POOL_KILLS", "8"))
+RECORDS = int(os.environ.get("FOREBAY_CHAOS_POOL_RECORDS", "20000"))
+STORM_S = float(os.environ.get("FOREBAY_CHAOS_POOL_STORM_S", "20"))
+MEMBERS = int(os.environ.get("FOREBAY_CHAOS_POOL_MEMBERS", "4"))
 SEED = int(os.environ.get("FOREBAY_CHAOS_SEED", str(random.randrange(1_000_000))))
 
 WORKERS, QUEUE, UNCOMMITTED = 50, 200, 500

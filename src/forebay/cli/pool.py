@@ -96,6 +96,7 @@ async def _run(pool: Pool, handler: Any, until_caught_up: bool, timeout: float |
                 await pool.stop()
         await running
     finally:
+        running.cancel()  # Ctrl-C has cancelled this task, and not that one; it ends in order all the same
         await asyncio.gather(running, return_exceptions=True)
         await viewing
     if late and until_caught_up:
