@@ -263,9 +263,14 @@ def test_a_handler_that_takes_too_long_has_failed(cluster: Cluster) -> None:
 # -- its life ----------------------------------------------------------------------------------------
 
 
-def test_a_stopped_pool_finishes_what_it_has_begun_and_begins_nothing_more(cluster: Cluster) -> None:
+@pytest.mark.parametrize("order", ["unordered", "key"])
+def test_a_stopped_pool_finishes_what_it_has_begun_and_begins_nothing_more(
+    cluster: Cluster, order: str
+) -> None:
     topic = cluster.make_topic(1)
-    cluster.produce(topic, [b"x"] * 100)
+    for round in range(10):
+        for key in range(10):
+            cluster.produce(topic, [b"%d" % round], key=b"k%d" % key)
     begun, ended = [], []
 
     async def handle(record: Record) -> None:
@@ -273,7 +278,7 @@ def test_a_stopped_pool_finishes_what_it_has_begun_and_begins_nothing_more(clust
         await asyncio.sleep(0.3)
         ended.append(record.offset)
 
-    pool = pool_on(cluster, topic, workers=10)
+    pool = pool_on(cluster, topic, workers=10, order=order)
     asyncio.run(run_until(pool, handle, lambda: len(begun) == 10))
     assert sorted(begun) == sorted(ended) == list(range(10))
     assert committed(cluster, pool, topic) == {0: 10}

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from time import monotonic
 from typing import Any, Protocol
 
+import orjson
 from confluent_kafka import OFFSET_INVALID, Consumer, KafkaError, KafkaException, TopicPartition
 
 from forebay.errors import AuthError, ConnectorError, ForebayError, NoOffsetError, UnknownTopicError
@@ -84,6 +85,7 @@ class Feed:
         self._full_since: float | None = None
         self._all_paused = False
         self._complained = float("-inf")
+        self._ends: dict[Partition, int] = {}
         self.quiet = False  # fetch nothing more, and poll on
         self.leases: dict[Partition, Lease] = {}
         self.handed = 0
@@ -145,18 +147,24 @@ class Feed:
                     "the consumer could not leave its group in time: its partitions wait for the session to end"
                 )
 
+    def on_statistics(self, text: str) -> None:
+        """The library's own figures, from time to time: where each partition ends."""
+        topics = orjson.loads(text)["topics"]
+        end = "ls_offset" if self._options["isolation.level"] == "read_committed" else "hi_offset"
+        self._ends = {
+            (topic, int(number)): found[end]
+            for topic, told in topics.items()
+            for number, found in told["partitions"].items()
+            if found[end] >= 0
+        }
+
     def lag(self, lease: Lease) -> int | None:
-        """From what is done to the partition's end, as the last fetch told it. From any thread."""
-        try:
-            _, end = self._consumer.get_watermark_offsets(
-                TopicPartition(lease.topic, lease.partition), cached=True
-            )
-        except (KafkaException, RuntimeError):  # not assigned any more; closed
-            return None
+        """From what is done to the partition's end, as far as that is known. From any thread."""
+        end = self._ends.get((lease.topic, lease.partition))
         done = (
             lease.tracker.seen if lease.tracker.seen is not None else lease.committed and lease.committed[0]
         )
-        return max(0, end - done) if end >= 0 and done is not None else None
+        return max(0, end - done) if end is not None and done is not None else None
 
     # -- fetching ------------------------------------------------------------------------------------
 

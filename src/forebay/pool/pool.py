@@ -42,6 +42,7 @@ from forebay.pool.transactions import INTERVAL_MS, TIMEOUT_MS, Transactions
 
 log = logging.getLogger("forebay.pool")
 
+STATISTICS_MS = 1000  # how often the library tells where partitions end
 WATCH_S = 0.25  # how often handlers are looked at that take long
 
 
@@ -236,6 +237,8 @@ class Pool:
         settings = consumer_settings(options) | {
             "auto.offset.reset": reset,
             "error_cb": lambda error: feed.on_error(error),
+            "stats_cb": lambda text: feed.on_statistics(text),
+            "statistics.interval.ms": STATISTICS_MS,
         }
         offsets: Transactions | Commits
         if self._transactions is not None:

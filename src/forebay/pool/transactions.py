@@ -91,15 +91,15 @@ class Transactions:
         if now - self._last >= self._interval_s and now >= self._backoff.until:
             self._last = now
             self._transact(leases)
+            ours = set(leases)
+            self._keep(lambda record: record._lease in ours)
 
     def unconfirmed(self) -> int:
         return len(self._outgoing)
 
     def settle(self, leases: Sequence[Lease]) -> None:
+        """What is late is nobody's: the next owner handles it, and the next tick forgets it here."""
         self._transact(leases)
-        gone = set(leases)
-        # What is late is nobody's: the next owner handles it.
-        self._keep(lambda record: record._lease not in gone)
 
     busy = False  # nothing goes on in another thread
 
