@@ -23,7 +23,7 @@ from test_sigkill import Pipeline
 
 from forebay.devstack import DevStack
 
-KILLS = int(os.environ.get("FOREBAY_CHAOS_EVOLUTIONS", "2"))
+KILLS = int(os.environ.get("FOREBAY_CHAOS_EVOLUTIONS", "1"))
 SEED = int(os.environ.get("FOREBAY_CHAOS_SEED", str(random.randrange(1_000_000))))
 RECORDS = 300  # with each schema
 LATEST_S = 4.0  # an evolution takes about so long, from the first record to the query that goes on
@@ -48,17 +48,18 @@ class Writer:
         self.fields: list[dict[str, Any]] = [{"name": "id", "type": "long"}]
         self._kafka = kafka
         self._topic = topic
-        self._registry = SchemaRegistryClient({"url": str(kafka.stack.schema_registry_url)})
+        self._url = str(kafka.stack.schema_registry_url)
 
     def evolve(self) -> None:
         name = f"f{len(self.fields)}"
         self.fields.append({"name": name, "type": ["null", "string"], "default": None})
         schema = {"type": "record", "name": "Order", "fields": self.fields}
-        serializer = AvroSerializer(self._registry, json.dumps(schema))
         context = SerializationContext(self._topic, MessageField.VALUE)
         first, names = len(self.rows), [field["name"] for field in self.fields[1:]]
         rows = [{"id": n, **{each: f"{each}-{n}" for each in names}} for n in range(first, first + RECORDS)]
-        self._kafka.produce(self._topic, [serializer(row, context) for row in rows])
+        with SchemaRegistryClient({"url": self._url}) as registry:
+            serializer = AvroSerializer(registry, json.dumps(schema))
+            self._kafka.produce(self._topic, [serializer(row, context) for row in rows])
         self.rows += rows
 
 

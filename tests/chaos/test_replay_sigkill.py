@@ -23,7 +23,7 @@ from support import QUIET, Cluster, eventually
 from forebay.deadletter.letter import Letter
 from forebay.deadletter.outcomes import identity_text
 
-KILLS = int(os.environ.get("FOREBAY_CHAOS_KILLS", "10"))
+KILLS = int(os.environ.get("FOREBAY_CHAOS_KILLS", "4"))
 SEED = int(os.environ.get("FOREBAY_CHAOS_SEED", str(random.randrange(1_000_000))))
 LETTERS = 2_000 + 2_000 * KILLS  # some transactions for each kill, and some for the end
 LATER_S = 0.4  # every other kill: within this time after the first transaction of a run
