@@ -16,7 +16,7 @@ from sessions import connect, create_source, name
 from support import Cluster
 from typer.testing import CliRunner
 
-from forebay.cli.main import app
+from forebay.cli.dlq import dlq_app
 
 
 class Home:
@@ -181,5 +181,5 @@ def test_errors_say_what_to_do(home: Home) -> None:
 def test_help_teaches_with_examples() -> None:
     runner = CliRunner()
     for command in ("ls", "show", "stats", "replay", "export", "discard", "reopen", "recover"):
-        assert "Example" in runner.invoke(app, ["dlq", command, "--help"]).output
-    assert "forebay dlq replay --source orders" in runner.invoke(app, ["dlq", "--help"]).output
+        assert "Example" in runner.invoke(dlq_app, [command, "--help"]).output
+    assert "forebay dlq replay --source orders" in runner.invoke(dlq_app, ["--help"]).output
