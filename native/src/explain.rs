@@ -1,4 +1,4 @@
-//! Why a JSON record is not taken: the slow second look, for bad records only.
+//! Why a JSON record is not taken: the slow second look, for bad records that somebody asks about.
 //!
 //! First the text itself, from its start to its end; then the columns in the order of the schema, as the
 //! reference decoder has it, so that both name the same fault of a record that has several.
@@ -14,6 +14,8 @@ pub fn explain(columns: &mut [Column], row: usize, payload: &[u8]) -> Refusal {
     second_look(columns, row, payload, object)
 }
 
+const ODD: &str = "refused at first sight, but not at the second";
+
 /// Fills the columns with one object's values, at this row.
 type Fill = fn(&mut [Column], usize, &[u8]) -> Result<(), Refusal>;
 
@@ -21,9 +23,18 @@ type Fill = fn(&mut [Column], usize, &[u8]) -> Result<(), Refusal>;
 pub fn second_look(columns: &mut [Column], row: usize, payload: &[u8], fill: Fill) -> Refusal {
     let refused = top_level(payload).and_then(|text| fill(columns, row, text));
     columns.iter_mut().for_each(|column| column.truncate(row));
-    refused
-        .err()
-        .unwrap_or_else(|| Refusal::new(Kind::Other, "refused at first sight, but not at the second"))
+    refused.err().unwrap_or_else(|| Refusal::new(Kind::Other, ODD))
+}
+
+/// Why a column does not take its value, which is known to be JSON, or that it is not there.
+pub fn value(column: &mut Column, text: Option<&[u8]>) -> Refusal {
+    let rows = column.len();
+    let refused = field(column, text);
+    column.truncate(rows);
+    match refused {
+        Err(refusal) => refusal.within(&format!(".{}", column.name)),
+        Ok(()) => Refusal::new(Kind::Other, ODD),
+    }
 }
 
 /// Of what kind the fault is of a value, at the start of the text, that its column does not take. The text is

@@ -25,22 +25,55 @@ pub type Res<T> = Result<T, Bad>;
 /// Append one record to the columns, or leave them as they were. A refusal has no words if it is to be
 /// `brief`: only its kind.
 pub fn decode(columns: &mut [Column], row: usize, payload: &[u8], brief: bool) -> Result<(), Refusal> {
-    let kind = match std::str::from_utf8(payload) {
+    let fault = match std::str::from_utf8(payload) {
         Ok(_) => Json::new(payload).record(columns, row),
-        Err(_) => Some(Kind::MalformedPayload),
+        Err(_) => Some(Fault::Text),
     };
-    let Some(kind) = kind else { return Ok(()) };
+    let Some(fault) = fault else { return Ok(()) };
     columns.iter_mut().for_each(|column| column.truncate(row));
-    Err(if brief { Refusal::new(kind, "") } else { explain(columns, row, payload) })
+    Err(match fault {
+        _ if brief => Refusal::new(fault.kind(), ""),
+        Fault::Column(unfit) => {
+            explain::value(&mut columns[unfit.index], unfit.start.map(|at| &payload[at..]))
+        }
+        Fault::Text | Fault::Shape => explain(columns, row, payload),
+    })
+}
+
+/// What is wrong with a record, as far as the first look tells.
+enum Fault {
+    /// It is no JSON, or an object that names a field twice.
+    Text,
+    /// It is JSON, but no object.
+    Shape,
+    Column(Unfit),
+}
+
+impl Fault {
+    fn kind(&self) -> Kind {
+        match self {
+            Fault::Text => Kind::MalformedPayload,
+            Fault::Shape => Kind::SchemaMismatch,
+            Fault::Column(unfit) => unfit.kind,
+        }
+    }
+}
+
+/// A column that does not take its value, and where that begins, if it is there at all.
+#[derive(Clone, Copy)]
+struct Unfit {
+    index: usize,
+    start: Option<usize>,
+    kind: Kind,
 }
 
 /// A place in a payload that is UTF-8.
 pub struct Json<'a> {
     pub text: &'a [u8],
     pub at: usize,
-    /// The first column, in the order of the schema, whose value is not taken, and why. Reading goes on to
-    /// find out whether the text is JSON at all: if not, that is the fault.
-    unfit: Option<(usize, Kind)>,
+    /// The first column, in the order of the schema, whose value is not taken. Reading goes on to find out
+    /// whether the text is JSON at all: if not, that is the fault.
+    unfit: Option<Unfit>,
 }
 
 impl<'a> Json<'a> {
@@ -49,7 +82,7 @@ impl<'a> Json<'a> {
     }
 
     /// None if the record is good.
-    fn record(&mut self, columns: &mut [Column], row: usize) -> Option<Kind> {
+    fn record(&mut self, columns: &mut [Column], row: usize) -> Option<Fault> {
         self.space();
         if self.peek().is_ok_and(|first| first != b'{') {
             return Some(self.no_object());
@@ -57,17 +90,17 @@ impl<'a> Json<'a> {
         let read = self.expect(b'{').and_then(|()| self.fields(columns, row, TOP));
         self.space();
         match read {
-            Ok(()) if self.at == self.text.len() => self.unfit.map(|(_, kind)| kind),
-            _ => Some(Kind::MalformedPayload),
+            Ok(()) if self.at == self.text.len() => self.unfit.map(Fault::Column),
+            _ => Some(Fault::Text),
         }
     }
 
     #[cold]
-    fn no_object(&mut self) -> Kind {
+    fn no_object(&mut self) -> Fault {
         let read = self.skip(0);
         self.space();
         let whole = read.is_ok() && self.at == self.text.len();
-        if whole { Kind::SchemaMismatch } else { Kind::MalformedPayload }
+        if whole { Fault::Shape } else { Fault::Text }
     }
 
     /// A column's value, which begins at `start`, is not taken: if it is JSON, take note and go on behind it.
@@ -79,13 +112,13 @@ impl<'a> Json<'a> {
         let kind = explain::kind(column, &self.text[start..]);
         column.truncate(row);
         column.push_null(); // so that it is seen if it is named twice
-        self.keep(index, kind);
+        self.keep(Unfit { index, start: Some(start), kind });
         Ok(())
     }
 
-    fn keep(&mut self, index: usize, kind: Kind) {
-        if self.unfit.is_none_or(|(first, _)| index < first) {
-            self.unfit = Some((index, kind));
+    fn keep(&mut self, unfit: Unfit) {
+        if self.unfit.is_none_or(|first| unfit.index < first.index) {
+            self.unfit = Some(unfit);
         }
     }
 
@@ -183,7 +216,7 @@ impl<'a> Json<'a> {
             for (index, column) in columns.iter_mut().enumerate().filter(|(_, column)| column.len() == row) {
                 match absent(column) {
                     Err(bad) if depth > TOP => return Err(bad),
-                    Err(_) => self.keep(index, Kind::SchemaMismatch),
+                    Err(_) => self.keep(Unfit { index, start: None, kind: Kind::SchemaMismatch }),
                     Ok(()) => {}
                 }
             }

@@ -122,31 +122,32 @@ impl Form {
         let optional = [path.is_some(), timestamp.is_some(), hidden.is_some()];
         let count = own_count + 14 + optional.iter().filter(|there| **there).count();
         put_varlong(out, count as i64);
-        let (kind, mut digits) = (refusal.kind as usize, Digits::default());
+        let (kind, mut digits) = (refusal.kind as usize, itoa::Buffer::new());
         for part in [own, origin] {
             out.extend_from_slice(part);
         }
-        put_value(out, digits.of(offset));
+        put_value(out, digits.format(offset).as_bytes());
         out.extend_from_slice(&self.told[kind][usize::from(refusal.of_key)]);
         put_message(out, refusal);
         out.extend_from_slice(&self.own[kind]);
         put_message(out, refusal);
         out.extend_from_slice(&self.failed_at);
-        put_value(out, digits.of(record.map_or(-1, |_| value.map_or(0, <[u8]>::len) as i64)));
+        let size = record.map_or(-1, |_| value.map_or(0, <[u8]>::len) as i64);
+        put_value(out, digits.format(size).as_bytes());
         if let Some(path) = path {
             out.extend_from_slice(&self.field);
             put_value(out, path.as_bytes());
         }
         if let Some(timestamp) = timestamp {
             out.extend_from_slice(&self.timestamp);
-            put_value(out, digits.of(timestamp));
+            put_value(out, digits.format(timestamp).as_bytes());
         }
         if let Some(hidden) = hidden {
             out.extend_from_slice(&self.sha256);
             put_value(out, sha256(hidden).as_bytes());
         }
         out.extend_from_slice(&self.headers);
-        put_value(out, digits.of(own_count as i64));
+        put_value(out, digits.format(own_count).as_bytes());
     }
 }
 
@@ -179,39 +180,4 @@ fn put_message(out: &mut Vec<u8>, refusal: &Refusal) {
 
 fn sha256(bytes: &[u8]) -> String {
     digest::digest(&digest::SHA256, bytes).as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-/// Decimal digits, without an allocation.
-#[derive(Default)]
-struct Digits([u8; 20]);
-
-impl Digits {
-    fn of(&mut self, value: i64) -> &[u8] {
-        let (mut rest, mut at) = (value.unsigned_abs(), self.0.len());
-        loop {
-            at -= 1;
-            self.0[at] = b'0' + (rest % 10) as u8;
-            rest /= 10;
-            if rest == 0 {
-                break;
-            }
-        }
-        if value < 0 {
-            at -= 1;
-            self.0[at] = b'-';
-        }
-        &self.0[at..]
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn digits_are_those_of_the_number() {
-        for value in [0, 7, -1, 10, 1_700_000_000_000, i64::MAX, i64::MIN] {
-            assert_eq!(Digits::default().of(value), value.to_string().as_bytes());
-        }
-    }
 }

@@ -119,7 +119,10 @@ impl Post {
     fn find_partitions(&mut self) {
         while self.parcels.is_none() && self.broken.is_none() {
             match self.client.partitions(&self.topic) {
-                Ok(count) => self.parcels = Some(Parcels::new(count.max(1), self.now)),
+                Ok(count) => {
+                    self.parcels = Some(Parcels::new(count.max(1), self.now));
+                    self.failures = 0;
+                }
                 Err(trouble) => {
                     self.broken = self.later(trouble).err();
                     std::thread::sleep(self.not_before.saturating_duration_since(Instant::now()));
@@ -247,6 +250,7 @@ impl Post {
         let node = match self.connect(parcel.number) {
             Ok(node) => node,
             Err(trouble) => {
+                self.client.forget(&self.topic, parcel.number); // its leader may be another one now
                 self.queue.push_back(parcel);
                 return self.later(trouble);
             }
@@ -267,6 +271,7 @@ impl Post {
                 flight.parcels.push_back(parcel);
             }
             Err(trouble) => {
+                self.client.forget(&self.topic, number);
                 self.queue.push_back(parcel);
                 self.lose(node, trouble)?;
             }

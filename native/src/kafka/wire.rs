@@ -142,6 +142,9 @@ impl Writer {
 #[inline]
 pub fn put_varlong(out: &mut Vec<u8>, value: i64) {
     let mut rest = ((value << 1) ^ (value >> 63)).cast_unsigned();
+    if rest < 0x80 {
+        return out.push(rest as u8);
+    }
     while rest >= 0x80 {
         out.push(rest as u8 | 0x80);
         rest >>= 7;
