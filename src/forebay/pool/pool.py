@@ -33,6 +33,7 @@ from forebay.pool.failures import FailurePolicy, Verdict, verdicts
 from forebay.pool.feed import Feed, as_error
 from forebay.pool.handlers import Adapted, Handler
 from forebay.pool.letters import Letters
+from forebay.pool.loop import run as run_loop
 from forebay.pool.metrics import MetricsServer, PoolCollector
 from forebay.pool.options import bind
 from forebay.pool.record import Record
@@ -67,6 +68,7 @@ class Pool:
 
     pool = forebay.Pool(bootstrap_servers="localhost:9092", topics=["orders"], group_id="billing", workers=100)
     await pool.run(handler)          # an async function, or a plain one, which is run in threads
+    pool.serve(handler)              # the same, for a program that is nothing but this
 
     A keyword is an option with underscores for dots (docs/pool.md); `config` names a TOML file of them. `errors` says
     what is done at an exception: `errors={TimeoutError: "retry", ValueError: "dead_letter"}`.
@@ -127,6 +129,10 @@ class Pool:
                 await self.wait()
         finally:
             await self.stop()
+
+    def serve(self, handler: Handler | None = None) -> None:
+        """The same for a program that does nothing else, in an event loop of the pool's own (`loop.py`)."""
+        run_loop(self.run(handler))
 
     async def start(self, handler: Handler | None = None) -> None:
         """Connect, join the group and begin; returns when topics and brokers are known to be there."""
