@@ -43,6 +43,7 @@ from forebay.pool.transactions import INTERVAL_MS, TIMEOUT_MS, Transactions
 
 log = logging.getLogger("forebay.pool")
 
+CLOSE_S = 3.0  # how much longer than told the last commit and leaving the group may take
 STATISTICS_MS = 1000  # how often the library tells where partitions end
 WATCH_S = 0.25  # how often handlers are looked at that take long
 
@@ -172,12 +173,9 @@ class Pool:
         """Finish what is being handled, commit, leave the group. Call it as often as you like."""
         if self.state is State.running:
             self.state = State.stopping
-            await self._drain()
-            self.state = State.stopped
+            self._draining = self._loop.create_task(self._drain())
         if self.state is State.stopping:
-            await asyncio.to_thread(self._thread.join)
-        if not self._ended.done():
-            self._ended.set_result(None)
+            await asyncio.shield(self._draining)  # whoever else waits for it goes on waiting
 
     async def __aenter__(self) -> Pool:
         await self.start()
@@ -274,12 +272,12 @@ class Pool:
                 self._loop.call_soon_threadsafe(self._fail, found)
         self._drained.wait()
         try:
-            self._feed.close(max(1.0, self.options["shutdown.timeout.ms"] / 1000))
+            self._feed.close(max(1.0, self._deadline - monotonic()))
         except Exception:
             log.exception("the pool's consumer was not closed in order")
 
     async def _drain(self) -> None:
-        deadline = monotonic() + self.options["shutdown.timeout.ms"] / 1000
+        deadline = self._deadline = monotonic() + self.options["shutdown.timeout.ms"] / 1000
         self._feed.quiet = True
         self._crew.stop()
         tasks = [slot.task for slot in self._crew.slots if slot.task is not None]
@@ -298,12 +296,17 @@ class Pool:
             self._watch.cancel()
             self._feed.stop()
             self._drained.set()
-            await asyncio.to_thread(self._thread.join)
+            await asyncio.to_thread(self._thread.join, max(0.0, deadline - monotonic()) + CLOSE_S)
+            if self._thread.is_alive():
+                self._offsets.hurry()
+                await asyncio.to_thread(self._thread.join, CLOSE_S)
             if self._letters is not None:
                 self._letters.close()
             self._adapted.close()
             if self.metrics is not None:
                 self.metrics.close()
+            self.state = State.stopped
+            self._end()
 
     # -- what fails ----------------------------------------------------------------------------------
 
