@@ -45,6 +45,10 @@ log = logging.getLogger("forebay.pool")
 
 CLOSE_S = 3.0  # how much longer than told the last commit and leaving the group may take
 STATISTICS_MS = 1000  # how often the library tells where partitions end
+PREFETCH = {  # of each partition, beside the queue; the library's defaults are ten times that
+    "queued.min.messages": 20_000,
+    "queued.max.messages.kbytes": 16_384,
+}
 WATCH_S = 0.25  # how often handlers are looked at that take long
 
 
@@ -244,6 +248,8 @@ class Pool:
             "stats_cb": lambda text: feed.on_statistics(text),
             "statistics.interval.ms": STATISTICS_MS,
         }
+        for key, value in PREFETCH.items():
+            settings.setdefault(key, value)
         offsets: Transactions | Commits
         if self._transactions is not None:
             offsets = self._transactions
