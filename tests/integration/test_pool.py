@@ -137,6 +137,20 @@ def test_several_topics_do_not_collide(cluster: Cluster) -> None:
         assert committed(cluster, pool, topic) == {0: 10, 1: 10}
 
 
+def test_a_pattern_stands_for_all_topics_whose_whole_name_it_matches(cluster: Cluster) -> None:
+    prefix = unique("matched")
+    for name, value in ((f"{prefix}-a", b"a"), (f"{prefix}-b", b"b"), (f"{prefix}-a-not", b"no")):
+        cluster.produce(cluster.make_topic(1, name=name), [value])
+    seen = []
+
+    async def handle(record: Record) -> None:
+        seen.append(record.value)
+
+    pool = pool_on(cluster, topics=None, topic_pattern=f"{prefix}-[ab]")
+    asyncio.run(run_until(pool, handle, lambda: len(seen) == 2 and len(pool.stats().partitions) == 2))
+    assert sorted(seen) == [b"a", b"b"]
+
+
 def test_a_record_has_what_was_produced(cluster: Cluster) -> None:
     topic = cluster.make_topic(1)
     cluster.produce(

@@ -91,7 +91,6 @@ class Feed:
         self.handed = 0
         self.rebalances = 0
         self.refusal: KafkaError | None = None
-        self.assigned = threading.Event()
 
     def on_error(self, error: KafkaError) -> None:
         """The library's word on its connections."""
@@ -108,7 +107,7 @@ class Feed:
         topics = self._options["topics"] or ([self._options["topic"]] if self._options["topic"] else None)
         pattern = self._options["topic.pattern"]
         self._consumer.subscribe(
-            list(topics) if topics else ["^" + pattern.removeprefix("^")],
+            list(topics) if topics else [f"^({pattern})$"],
             on_assign=self._assigned,
             on_revoke=self._revoked,
             on_lost=self._lost,
@@ -172,7 +171,8 @@ class Feed:
         waiting = len(self._crew.ready) + self.handed - self._crew.taken
         room = self._queue_size - waiting
         unsafe = self._offsets.unconfirmed() >= self._window
-        if self.quiet or unsafe:
+        # Partitions that were paused stay so until there is room worth fetching for.
+        if self.quiet or unsafe or (self._all_paused and room < self._queue_size // 2):
             room = 0
         if room > 0:
             self._full_since = None
@@ -303,7 +303,6 @@ class Feed:
         if self._all_paused:
             self._set_paused([self.leases[p.topic, p.partition] for p in partitions], True)
         log.info("assigned: %s", _names(partitions))
-        self.assigned.set()
 
     def _committed(self, partitions: list[TopicPartition]) -> Mapping[Partition, tuple[int, str | None]]:
         """Offset and metadata of the group. If it cannot be had, the library finds the offset by itself."""

@@ -33,6 +33,7 @@ from forebay.pool.failures import FailurePolicy, Verdict, verdicts
 from forebay.pool.feed import Feed, as_error
 from forebay.pool.handlers import Adapted, Handler
 from forebay.pool.letters import Letters
+from forebay.pool.loop import run as run_loop
 from forebay.pool.metrics import MetricsServer, PoolCollector
 from forebay.pool.options import bind
 from forebay.pool.record import Record
@@ -42,7 +43,12 @@ from forebay.pool.transactions import INTERVAL_MS, TIMEOUT_MS, Transactions
 
 log = logging.getLogger("forebay.pool")
 
+CLOSE_S = 3.0  # how much longer than told the last commit and leaving the group may take
 STATISTICS_MS = 1000  # how often the library tells where partitions end
+PREFETCH = {  # of each partition, beside the queue; the library's defaults are ten times that
+    "queued.min.messages": 20_000,
+    "queued.max.messages.kbytes": 16_384,
+}
 WATCH_S = 0.25  # how often handlers are looked at that take long
 
 
@@ -67,6 +73,7 @@ class Pool:
 
     pool = forebay.Pool(bootstrap_servers="localhost:9092", topics=["orders"], group_id="billing", workers=100)
     await pool.run(handler)          # an async function, or a plain one, which is run in threads
+    pool.serve(handler)              # the same, for a program that is nothing but this
 
     A keyword is an option with underscores for dots (docs/pool.md); `config` names a TOML file of them. `errors` says
     what is done at an exception: `errors={TimeoutError: "retry", ValueError: "dead_letter"}`.
@@ -128,6 +135,10 @@ class Pool:
         finally:
             await self.stop()
 
+    def serve(self, handler: Handler | None = None) -> None:
+        """The same for a program that does nothing else, in an event loop of the pool's own (`loop.py`)."""
+        run_loop(self.run(handler))
+
     async def start(self, handler: Handler | None = None) -> None:
         """Connect, join the group and begin; returns when topics and brokers are known to be there."""
         chosen = handler or self._handler
@@ -166,12 +177,9 @@ class Pool:
         """Finish what is being handled, commit, leave the group. Call it as often as you like."""
         if self.state is State.running:
             self.state = State.stopping
-            await self._drain()
-            self.state = State.stopped
+            self._draining = self._loop.create_task(self._drain())
         if self.state is State.stopping:
-            await asyncio.to_thread(self._thread.join)
-        if not self._ended.done():
-            self._ended.set_result(None)
+            await asyncio.shield(self._draining)  # whoever else waits for it goes on waiting
 
     async def __aenter__(self) -> Pool:
         await self.start()
@@ -240,6 +248,8 @@ class Pool:
             "stats_cb": lambda text: feed.on_statistics(text),
             "statistics.interval.ms": STATISTICS_MS,
         }
+        for key, value in PREFETCH.items():
+            settings.setdefault(key, value)
         offsets: Transactions | Commits
         if self._transactions is not None:
             offsets = self._transactions
@@ -268,12 +278,12 @@ class Pool:
                 self._loop.call_soon_threadsafe(self._fail, found)
         self._drained.wait()
         try:
-            self._feed.close(max(1.0, self.options["shutdown.timeout.ms"] / 1000))
+            self._feed.close(max(1.0, self._deadline - monotonic()))
         except Exception:
             log.exception("the pool's consumer was not closed in order")
 
     async def _drain(self) -> None:
-        deadline = monotonic() + self.options["shutdown.timeout.ms"] / 1000
+        deadline = self._deadline = monotonic() + self.options["shutdown.timeout.ms"] / 1000
         self._feed.quiet = True
         self._crew.stop()
         tasks = [slot.task for slot in self._crew.slots if slot.task is not None]
@@ -292,12 +302,17 @@ class Pool:
             self._watch.cancel()
             self._feed.stop()
             self._drained.set()
-            await asyncio.to_thread(self._thread.join)
+            await asyncio.to_thread(self._thread.join, max(0.0, deadline - monotonic()) + CLOSE_S)
+            if self._thread.is_alive():
+                self._offsets.hurry()
+                await asyncio.to_thread(self._thread.join, CLOSE_S)
             if self._letters is not None:
                 self._letters.close()
             self._adapted.close()
             if self.metrics is not None:
                 self.metrics.close()
+            self.state = State.stopped
+            self._end()
 
     # -- what fails ----------------------------------------------------------------------------------
 
@@ -310,13 +325,19 @@ class Pool:
     def _failed(self, record: Record, error: BaseException) -> None:
         attempt = record.attempt
         verdict = self._policy.verdict(error, attempt)
+        fields = {  # for formatters that write logs as JSON
+            "pool": self.name, "topic": record.topic, "partition": record.partition, "offset": record.offset,
+            "attempt": attempt, "error_type": type(error).__qualname__,
+        }  # fmt: skip
         if verdict is Verdict.dead_letter and self._letters is None:
             verdict = Verdict.halt
         if verdict is Verdict.retry:
             self.retries += 1
             record._attempts = attempt
             wait_s = self._policy.wait_s(attempt)
-            log.info("%r: attempt %d failed, again in %.2f s: %r", record, attempt, wait_s, error)
+            log.info(
+                "%r: attempt %d failed, again in %.2f s: %r", record, attempt, wait_s, error, extra=fields
+            )
             self._loop.call_later(wait_s, self._crew.again, record)
         elif verdict is Verdict.dead_letter:
             assert self._letters is not None
@@ -324,11 +345,11 @@ class Pool:
             self._letters.put(record, kind, _message(error))
         elif verdict is Verdict.skip:
             self.skipped += 1
-            log.warning("%r is skipped after %d attempts: %r", record, attempt, error)
+            log.warning("%r is skipped after %d attempts: %r", record, attempt, error, extra=fields)
             self._crew.finished(record)
         else:
             self.halted += 1
-            log.error("%r stays unfinished after %d attempts: %r", record, attempt, error)
+            log.error("%r stays unfinished after %d attempts: %r", record, attempt, error, extra=fields)
             if self.halted > self.options["max.errors"]:
                 halted = PoolHaltedError(
                     f"pool '{self.name}' halts: {self.halted} records have failed, more than 'max.errors' = "
