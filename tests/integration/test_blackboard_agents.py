@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from collections import Counter
 from datetime import UTC, datetime
 from typing import Any
+from uuid import UUID
 
 import pytest
 from boards import artifact, board, records, run, until
 from support import Cluster, unique
+from typer.testing import CliRunner
 
 from forebay.blackboard import (
     Artifact,
@@ -21,8 +24,9 @@ from forebay.blackboard import (
     RetryPolicy,
     replay,
 )
+from forebay.cli.main import app
 from forebay.deadletter.letter import Letter
-from forebay.errors import BlackboardError
+from forebay.errors import BlackboardError, UnknownObjectError
 
 MODES = pytest.mark.parametrize("transactions", [False, True], ids=["at-least-once", "exactly-once"])
 QUICK = {"commit_interval_ms": 100, "session_timeout_ms": 6000}
@@ -264,3 +268,37 @@ def test_records_that_are_no_artifacts_hold_nobody_up(cluster: Cluster) -> None:
             assert team.stats.refused == 3
 
     run(work())
+
+
+def call_for_table(cluster: Cluster, prefix: str) -> str:
+    where = ["--brokers", cluster.bootstrap_servers, "--prefix", prefix]
+    return CliRunner().invoke(app, ["board", "ls", *where]).stdout
+
+
+def test_the_command_shows_artifacts_and_replays_them(cluster: Cluster) -> None:
+    prefix, sent = unique("board") + ".", artifact(5, correlation_id="c")
+
+    async def fill() -> None:
+        async with board(cluster, prefix) as store:
+            await store.publish(sent)
+            await store.publish(artifact(6))
+
+    def call(*words: str, code: int = 0) -> list[dict[str, Any]]:
+        where = ["--brokers", cluster.bootstrap_servers, "--prefix", prefix]
+        done = CliRunner().invoke(app, ["board", *words, *where])
+        assert done.exit_code == code, done.output
+        return (
+            [json.loads(line) for line in done.stdout.splitlines()]
+            if not code
+            else [{"error": done.exception}]
+        )
+
+    run(fill())
+    assert [each["payload"] for each in call("ls", "-o", "jsonl")] == [{"n": 5}, {"n": 6}]
+    assert [each["id"] for each in call("ls", "--correlation-id", "c", "-o", "jsonl")] == [str(sent.id)]
+    assert str(sent.id)[:8] in call_for_table(cluster, prefix)
+    assert call("show", str(sent.id))[0]["payload"] == {"n": 5}
+    assert isinstance(call("show", str(UUID(int=1)), code=1)[0]["error"], UnknownObjectError)
+    assert call("replay", "someone", "--dry-run", "-o", "jsonl")[0]["count"] == 2
+    lag = call("lag", unique("nobody"), "-o", "jsonl")
+    assert sum(each["lag"] for each in lag) == 2

@@ -61,7 +61,7 @@ class FlockCodec:
         return cls(**document["payload"])
 
 
-class KafkaBlackboardStore(PlainStore, BlackboardStore):  # type: ignore[misc]
+class KafkaBlackboardStore(PlainStore, BlackboardStore):
     """Forebay's store, with Flock's artifacts. Options by keyword, as there."""
 
     def __init__(self, bootstrap_servers: str | None = None, **options: Any) -> None:
@@ -92,7 +92,7 @@ def _store_of(orchestrator: Any) -> KafkaBlackboardStore:
     return orchestrator.store
 
 
-class DurableDeduplicationComponent(OrchestratorComponent):  # type: ignore[misc]
+class DurableDeduplicationComponent(OrchestratorComponent):
     """An agent that is done with an artifact is not run for it again, though the program was restarted.
 
     For programs that schedule by themselves. Flock's own component forgets with its process.
@@ -135,7 +135,7 @@ class DurableDeduplicationComponent(OrchestratorComponent):  # type: ignore[misc
             )
 
 
-class KafkaSchedulingComponent(OrchestratorComponent):  # type: ignore[misc]
+class KafkaSchedulingComponent(OrchestratorComponent):
     """Agents run for what the log of artifacts brings, and for nothing else.
 
     What this program publishes goes to the log; the process of the group that reads that partition runs the agents.

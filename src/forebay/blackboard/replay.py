@@ -53,7 +53,8 @@ async def replay(
     """Times are those of the records in the log: when they were published, and not when they say they were made."""
     await store.start()
     name = uuid.uuid4().hex
-    await asyncio.to_thread(ensure_retry_topics, store.options, store.topics, 1)
+    if not dry_run:
+        await asyncio.to_thread(ensure_retry_topics, store.options, store.topics, 1)
     count = read = 0
     messages = _log(store.options, store.topics.artifacts, since, until)
     while chunk := await asyncio.to_thread(_take, messages):

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from forebay import __version__
+from forebay.cli.board import board_app
 from forebay.cli.dev import dev_app
 from forebay.cli.dlq import dlq_app
 from forebay.cli.inspect import lag, show, tail
@@ -31,6 +32,7 @@ app = typer.Typer(
 app.add_typer(dev_app, name="dev")
 app.add_typer(schema_app, name="schema")
 app.add_typer(dlq_app, name="dlq")
+app.add_typer(board_app, name="board")
 app.command()(run)
 app.command()(sql)
 app.command()(show)
