@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -130,6 +131,20 @@ def _ensure(
             # Somebody else of this blackboard was quicker.
             if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                 raise
+    _await_known(cluster, missing)
+
+
+def _await_known(cluster: Cluster, names: list[str]) -> None:
+    """The broker answers before all of it knows of a new topic: for a moment it may say that there is none."""
+    deadline = time.monotonic() + TIMEOUT_S
+    while True:
+        try:
+            cluster.describe(names)
+            return
+        except UnknownTopicError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.02)
 
 
 def _check(admin: AdminClient, options: Options, policies: Mapping[str, str]) -> None:

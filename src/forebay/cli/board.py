@@ -146,14 +146,7 @@ def replay_command(
             types=type or (),
             dry_run=dry_run,
         )
-        row = {
-            "agent": agent,
-            "artifacts": done.count,
-            "of": done.read,
-            "replay": done.id,
-            "dry_run": dry_run,
-        }
-        show_rows([row], output)
+        show_items(BoardReplay, [done], output)
 
     _with(brokers, prefix, work)
 
