@@ -14,6 +14,7 @@ import typer
 
 from forebay.blackboard import (
     Artifact,
+    BoardReplay,
     FilterConfig,
     KafkaBlackboardStore,
     LagMonitor,
