@@ -123,7 +123,7 @@ class Feed:
         try:
             while not self._ended.is_set():
                 try:
-                    self._take(consumer.consume(CHUNK, POLL_S))
+                    self._take(self._fetch(consumer))
                     if time.monotonic() - looked > TOPICS_AGE_S:
                         looked = time.monotonic()
                         self._find_partitions(consumer)
@@ -139,6 +139,13 @@ class Feed:
             self._fail(IndexBehindError(f"the index is fed no more: {error!r}"))
         finally:
             consumer.close()
+
+    def _fetch(self, consumer: Consumer) -> list[Message]:
+        """What is there, or the first that comes: consume() with a time would wait until it has as many as asked for."""
+        found: list[Message] = consumer.consume(CHUNK, 0)
+        if not found and (message := consumer.poll(POLL_S)) is not None:
+            found = [message, *consumer.consume(CHUNK, 0)]
+        return found
 
     def _find_partitions(self, consumer: Consumer) -> None:
         """A topic may grow: what is in a partition that nobody reads would be missing, and nobody would know."""
