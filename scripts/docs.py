@@ -15,6 +15,7 @@ from forebay.deadletter.policy import DEAD_LETTER, OTHERS
 from forebay.errors import all_errors
 from forebay.kafka.options import KAFKA, PASS_THROUGH
 from forebay.options import OptionTable
+from forebay.pool.options import POOL
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 
@@ -72,6 +73,12 @@ def options_page() -> str:
         "## ON ERROR = 'skip' WITH (…), 'fail' WITH (…)",
         "",
         *_rows(OTHERS),
+        "",
+        "## Pools",
+        "",
+        "As keywords of `forebay.Pool` with underscores for dots; see [pool.md](pool.md).",
+        "",
+        *_rows(POOL),
         "",
         "## Blackboards",
         "",

@@ -13,8 +13,8 @@ from forebay.pool import Pool
 
 def pool_on(cluster: Cluster, *topics: str, **settings: Any) -> Pool:
     """A pool of a group of its own, unless one is given, that commits often."""
-    more = {"group_id": unique("group"), "commit_interval_ms": 200, "retry_backoff_ms": 5, **settings}
-    return Pool(bootstrap_servers=cluster.bootstrap_servers, topics=list(topics), **more)
+    more = {"group_id": unique("group"), "commit_interval_ms": 200, "retry_backoff_ms": 5, "topics": topics}
+    return Pool(bootstrap_servers=cluster.bootstrap_servers, **more | settings)
 
 
 async def until(condition: Callable[[], Any], what: str, timeout: float = 30) -> None:

@@ -269,13 +269,14 @@ def test_a_configuration_shows_no_options(subject: Subject) -> None:
 
 def test_connectors_are_found_by_entry_point() -> None:
     registry = ConnectorRegistry()
-    assert registry.names() == ["datagen", "kafka"]
+    assert registry.names() == ["blackboard", "datagen", "kafka"]
     assert registry.get("datagen") is DatagenSource
     assert registry.get("kafka").info().connector_type == "kafka"
 
 
 @pytest.mark.parametrize(
-    ("name", "remedy"), [("kafak", "did you mean 'kafka'?"), ("mqtt", "there are: datagen, kafka")]
+    ("name", "remedy"),
+    [("kafak", "did you mean 'kafka'?"), ("mqtt", "there are: blackboard, datagen, kafka")],
 )
 def test_an_unknown_connector_is_an_error_with_a_suggestion(name: str, remedy: str) -> None:
     with pytest.raises(UnknownOptionError) as caught:
@@ -288,7 +289,7 @@ def test_a_connector_can_be_registered_by_hand_and_wins() -> None:
     registry = ConnectorRegistry()
     registry.register("kafka", DatagenSource)
     registry.register("mine", DatagenSource)
-    assert registry.names() == ["datagen", "kafka", "mine"]
+    assert registry.names() == ["blackboard", "datagen", "kafka", "mine"]
     assert registry.get("kafka") is DatagenSource
     made = registry.make(SourceConfig("s", "mine", {}, NUMBERS))
     assert isinstance(made, DatagenSource)

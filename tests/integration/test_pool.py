@@ -137,6 +137,20 @@ def test_several_topics_do_not_collide(cluster: Cluster) -> None:
         assert committed(cluster, pool, topic) == {0: 10, 1: 10}
 
 
+def test_a_pattern_stands_for_all_topics_whose_whole_name_it_matches(cluster: Cluster) -> None:
+    prefix = unique("matched")
+    for name, value in ((f"{prefix}-a", b"a"), (f"{prefix}-b", b"b"), (f"{prefix}-a-not", b"no")):
+        cluster.produce(cluster.make_topic(1, name=name), [value])
+    seen = []
+
+    async def handle(record: Record) -> None:
+        seen.append(record.value)
+
+    pool = pool_on(cluster, topics=None, topic_pattern=f"{prefix}-[ab]")
+    asyncio.run(run_until(pool, handle, lambda: len(seen) == 2 and len(pool.stats().partitions) == 2))
+    assert sorted(seen) == [b"a", b"b"]
+
+
 def test_a_record_has_what_was_produced(cluster: Cluster) -> None:
     topic = cluster.make_topic(1)
     cluster.produce(
@@ -263,9 +277,14 @@ def test_a_handler_that_takes_too_long_has_failed(cluster: Cluster) -> None:
 # -- its life ----------------------------------------------------------------------------------------
 
 
-def test_a_stopped_pool_finishes_what_it_has_begun_and_begins_nothing_more(cluster: Cluster) -> None:
+@pytest.mark.parametrize("order", ["unordered", "key"])
+def test_a_stopped_pool_finishes_what_it_has_begun_and_begins_nothing_more(
+    cluster: Cluster, order: str
+) -> None:
     topic = cluster.make_topic(1)
-    cluster.produce(topic, [b"x"] * 100)
+    for round in range(10):
+        for key in range(10):
+            cluster.produce(topic, [b"%d" % round], key=b"k%d" % key)
     begun, ended = [], []
 
     async def handle(record: Record) -> None:
@@ -273,7 +292,7 @@ def test_a_stopped_pool_finishes_what_it_has_begun_and_begins_nothing_more(clust
         await asyncio.sleep(0.3)
         ended.append(record.offset)
 
-    pool = pool_on(cluster, topic, workers=10)
+    pool = pool_on(cluster, topic, workers=10, order=order)
     asyncio.run(run_until(pool, handle, lambda: len(begun) == 10))
     assert sorted(begun) == sorted(ended) == list(range(10))
     assert committed(cluster, pool, topic) == {0: 10}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +16,7 @@ from confluent_kafka.schema_registry.json_schema import JSONSerializer
 from confluent_kafka.schema_registry.protobuf import ProtobufSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 from google.protobuf import message_factory
+from pools import pool_on, run_until
 from pyspark.sql.types import (
     DoubleType,
     LongType,
@@ -36,6 +38,7 @@ from forebay.formats.protobuf_files import add_files
 from forebay.formats.protobuf_schema import registered_files
 from forebay.kafka import native_reader
 from forebay.native import native
+from forebay.pool import Record
 
 FIELDS: list[Any] = [{"name": "id", "type": "long"}, {"name": "price", "type": "int"}]
 AMOUNT = {"name": "amount", "type": "double", "aliases": ["price"]}
@@ -159,6 +162,21 @@ def test_three_schema_ids_in_one_topic_and_one_batch(
     rows, rejected = everything(options(kafka, topic), COLUMNS)
     assert rejected == []
     assert rows == ROWS * 50
+
+
+def test_a_pool_is_given_what_a_source_reads(stack: DevStack, kafka: Cluster) -> None:
+    topic = kafka.make_topic(1)
+    kafka.produce(topic, orders(stack, topic))
+    seen: list[Any] = []
+
+    async def handle(record: Record) -> None:
+        seen.append(record.value)
+
+    pool = pool_on(
+        kafka, topic, order="partition", format="avro", schema_registry_url=str(stack.schema_registry_url)
+    )
+    asyncio.run(run_until(pool, handle, lambda: len(seen) == 3))
+    assert seen == ROWS
 
 
 def message_type(text: str) -> Any:

@@ -406,6 +406,29 @@ def test_timers_of_the_pools_loop_are_exact() -> None:
     assert sorted(late)[10] < 0.0005  # epoll alone rounds up to 3 ms, each time
 
 
+def test_timers_of_the_pools_loop_come_in_order_can_be_cancelled_and_may_fail() -> None:
+    order, failures = [], []
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _, told: failures.append(told["exception"]))
+        later = loop.call_later(0.02, order.append, "later")
+        for number in range(300):  # more than the loop bears of cancelled ones before it sweeps them out
+            loop.call_later(60 + number, order.append, "never").cancel()
+        loop.call_later(0.01, order.append, "sooner")
+        loop.call_later(0.005, lambda: 1 // 0)
+        loop.call_at(loop.time() - 1, order.append, "at once")
+        assert later.when() > loop.time()
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.03):
+                await asyncio.sleep(60)
+        assert not later.cancelled()
+
+    run(main())
+    assert order == ["at once", "sooner", "later"]
+    assert [type(failure) for failure in failures] == [ZeroDivisionError]
+
+
 def test_importing_the_pool_loads_no_spark() -> None:
     code = "import sys; from forebay import Pool, Record; print('pyspark' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -14,6 +14,7 @@ from forebay.cli.dev import dev_app
 from forebay.cli.dlq import dlq_app
 from forebay.cli.inspect import lag, show, tail
 from forebay.cli.output import words
+from forebay.cli.pool import pool_app
 from forebay.cli.run import run
 from forebay.cli.schema import schema_app
 from forebay.cli.shell import sql
@@ -32,6 +33,7 @@ app = typer.Typer(
 app.add_typer(dev_app, name="dev")
 app.add_typer(schema_app, name="schema")
 app.add_typer(dlq_app, name="dlq")
+app.add_typer(pool_app, name="pool")
 app.add_typer(board_app, name="board")
 app.command()(run)
 app.command()(sql)

@@ -103,6 +103,9 @@ class Commits:
         if self._committer.plan(leases):
             log.warning("the last offsets were not committed in time: what they cover is handled again")
 
+    def hurry(self) -> None:
+        """Nothing here waits for longer than it was told."""
+
     @property
     def busy(self) -> bool:
         """Whether the consumer is still in use."""

@@ -184,7 +184,7 @@ class Crew:
         lanes = record._lease.lanes
         waiting = lanes[record._lane]
         if waiting:
-            return waiting.popleft()
+            return None if self._stopped else waiting.popleft()
         del lanes[record._lane]
         return None
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from time import monotonic
 from typing import Any, Protocol
 
+import orjson
 from confluent_kafka import OFFSET_INVALID, Consumer, KafkaError, KafkaException, TopicPartition
 
 from forebay.errors import AuthError, ConnectorError, ForebayError, NoOffsetError, UnknownTopicError
@@ -84,12 +85,12 @@ class Feed:
         self._full_since: float | None = None
         self._all_paused = False
         self._complained = float("-inf")
+        self._ends: dict[Partition, int] = {}
         self.quiet = False  # fetch nothing more, and poll on
         self.leases: dict[Partition, Lease] = {}
         self.handed = 0
         self.rebalances = 0
         self.refusal: KafkaError | None = None
-        self.assigned = threading.Event()
 
     def on_error(self, error: KafkaError) -> None:
         """The library's word on its connections."""
@@ -106,7 +107,7 @@ class Feed:
         topics = self._options["topics"] or ([self._options["topic"]] if self._options["topic"] else None)
         pattern = self._options["topic.pattern"]
         self._consumer.subscribe(
-            list(topics) if topics else ["^" + pattern.removeprefix("^")],
+            list(topics) if topics else [f"^({pattern})$"],
             on_assign=self._assigned,
             on_revoke=self._revoked,
             on_lost=self._lost,
@@ -145,18 +146,24 @@ class Feed:
                     "the consumer could not leave its group in time: its partitions wait for the session to end"
                 )
 
+    def on_statistics(self, text: str) -> None:
+        """The library's own figures, from time to time: where each partition ends."""
+        topics = orjson.loads(text)["topics"]
+        end = "ls_offset" if self._options["isolation.level"] == "read_committed" else "hi_offset"
+        self._ends = {
+            (topic, int(number)): found[end]
+            for topic, told in topics.items()
+            for number, found in told["partitions"].items()
+            if found[end] >= 0
+        }
+
     def lag(self, lease: Lease) -> int | None:
-        """From what is done to the partition's end, as the last fetch told it. From any thread."""
-        try:
-            _, end = self._consumer.get_watermark_offsets(
-                TopicPartition(lease.topic, lease.partition), cached=True
-            )
-        except (KafkaException, RuntimeError):  # not assigned any more; closed
-            return None
+        """From what is done to the partition's end, as far as that is known. From any thread."""
+        end = self._ends.get((lease.topic, lease.partition))
         done = (
             lease.tracker.seen if lease.tracker.seen is not None else lease.committed and lease.committed[0]
         )
-        return max(0, end - done) if end >= 0 and done is not None else None
+        return max(0, end - done) if end is not None and done is not None else None
 
     # -- fetching ------------------------------------------------------------------------------------
 
@@ -164,7 +171,8 @@ class Feed:
         waiting = len(self._crew.ready) + self.handed - self._crew.taken
         room = self._queue_size - waiting
         unsafe = self._offsets.unconfirmed() >= self._window
-        if self.quiet or unsafe:
+        # Partitions that were paused stay so until there is room worth fetching for.
+        if self.quiet or unsafe or (self._all_paused and room < self._queue_size // 2):
             room = 0
         if room > 0:
             self._full_since = None
@@ -295,7 +303,6 @@ class Feed:
         if self._all_paused:
             self._set_paused([self.leases[p.topic, p.partition] for p in partitions], True)
         log.info("assigned: %s", _names(partitions))
-        self.assigned.set()
 
     def _committed(self, partitions: list[TopicPartition]) -> Mapping[Partition, tuple[int, str | None]]:
         """Offset and metadata of the group. If it cannot be had, the library finds the offset by itself."""

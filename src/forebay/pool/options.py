@@ -22,7 +22,7 @@ _FORMATS = ("schema.registry.", "schema.evolution", "avro.", "protobuf.", "csv."
 _OF_SOURCES = (
     "auto.offset.reset", "isolation.level", "partition.assignment.strategy", "connect.timeout.ms",
     "session.timeout.ms", "heartbeat.interval.ms", "max.poll.interval.ms", "fetch.min.bytes", "fetch.max.bytes",
-    "fetch.wait.max.ms", "max.partition.fetch.bytes",
+    "max.partition.fetch.bytes",
 )  # fmt: skip
 
 
@@ -119,6 +119,7 @@ _POOL = (
         "json",
     ),
     Option("columns", TEXT, "the columns of a value, as in CREATE SOURCE", example="id BIGINT, name STRING"),
+    _shared("fetch.wait.max.ms", default="500"),  # a pool is there all day; a source's task is gone in a moment
     *(_shared(name) for name in _OF_SOURCES),
     *(_shared(option.name) for option in KAFKA.options if option.name.startswith(_FORMATS)),
 )  # fmt: skip

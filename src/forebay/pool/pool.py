@@ -33,6 +33,7 @@ from forebay.pool.failures import FailurePolicy, Verdict, verdicts
 from forebay.pool.feed import Feed, as_error
 from forebay.pool.handlers import Adapted, Handler
 from forebay.pool.letters import Letters
+from forebay.pool.loop import run as run_loop
 from forebay.pool.metrics import MetricsServer, PoolCollector
 from forebay.pool.options import bind
 from forebay.pool.record import Record
@@ -42,6 +43,12 @@ from forebay.pool.transactions import INTERVAL_MS, TIMEOUT_MS, Transactions
 
 log = logging.getLogger("forebay.pool")
 
+CLOSE_S = 3.0  # how much longer than told the last commit and leaving the group may take
+STATISTICS_MS = 1000  # how often the library tells where partitions end
+PREFETCH = {  # of each partition, beside the queue; the library's defaults are ten times that
+    "queued.min.messages": 20_000,
+    "queued.max.messages.kbytes": 16_384,
+}
 WATCH_S = 0.25  # how often handlers are looked at that take long
 
 
@@ -66,6 +73,7 @@ class Pool:
 
     pool = forebay.Pool(bootstrap_servers="localhost:9092", topics=["orders"], group_id="billing", workers=100)
     await pool.run(handler)          # an async function, or a plain one, which is run in threads
+    pool.serve(handler)              # the same, for a program that is nothing but this
 
     A keyword is an option with underscores for dots (docs/pool.md); `config` names a TOML file of them. `errors` says
     what is done at an exception: `errors={TimeoutError: "retry", ValueError: "dead_letter"}`.
@@ -127,6 +135,10 @@ class Pool:
         finally:
             await self.stop()
 
+    def serve(self, handler: Handler | None = None) -> None:
+        """The same for a program that does nothing else, in an event loop of the pool's own (`loop.py`)."""
+        run_loop(self.run(handler))
+
     async def start(self, handler: Handler | None = None) -> None:
         """Connect, join the group and begin; returns when topics and brokers are known to be there."""
         chosen = handler or self._handler
@@ -165,12 +177,9 @@ class Pool:
         """Finish what is being handled, commit, leave the group. Call it as often as you like."""
         if self.state is State.running:
             self.state = State.stopping
-            await self._drain()
-            self.state = State.stopped
+            self._draining = self._loop.create_task(self._drain())
         if self.state is State.stopping:
-            await asyncio.to_thread(self._thread.join)
-        if not self._ended.done():
-            self._ended.set_result(None)
+            await asyncio.shield(self._draining)  # whoever else waits for it goes on waiting
 
     async def __aenter__(self) -> Pool:
         await self.start()
@@ -236,7 +245,11 @@ class Pool:
         settings = consumer_settings(options) | {
             "auto.offset.reset": reset,
             "error_cb": lambda error: feed.on_error(error),
+            "stats_cb": lambda text: feed.on_statistics(text),
+            "statistics.interval.ms": STATISTICS_MS,
         }
+        for key, value in PREFETCH.items():
+            settings.setdefault(key, value)
         offsets: Transactions | Commits
         if self._transactions is not None:
             offsets = self._transactions
@@ -265,12 +278,12 @@ class Pool:
                 self._loop.call_soon_threadsafe(self._fail, found)
         self._drained.wait()
         try:
-            self._feed.close(max(1.0, self.options["shutdown.timeout.ms"] / 1000))
+            self._feed.close(max(1.0, self._deadline - monotonic()))
         except Exception:
             log.exception("the pool's consumer was not closed in order")
 
     async def _drain(self) -> None:
-        deadline = monotonic() + self.options["shutdown.timeout.ms"] / 1000
+        deadline = self._deadline = monotonic() + self.options["shutdown.timeout.ms"] / 1000
         self._feed.quiet = True
         self._crew.stop()
         tasks = [slot.task for slot in self._crew.slots if slot.task is not None]
@@ -289,12 +302,17 @@ class Pool:
             self._watch.cancel()
             self._feed.stop()
             self._drained.set()
-            await asyncio.to_thread(self._thread.join)
+            await asyncio.to_thread(self._thread.join, max(0.0, deadline - monotonic()) + CLOSE_S)
+            if self._thread.is_alive():
+                self._offsets.hurry()
+                await asyncio.to_thread(self._thread.join, CLOSE_S)
             if self._letters is not None:
                 self._letters.close()
             self._adapted.close()
             if self.metrics is not None:
                 self.metrics.close()
+            self.state = State.stopped
+            self._end()
 
     # -- what fails ----------------------------------------------------------------------------------
 

@@ -26,7 +26,7 @@ from forebay.pool.record import Record
 
 log = logging.getLogger("forebay.pool")
 
-CALL_S = 10.0  # one try of a call to the coordinator
+CALL_S = 5.0  # one try of a call to the coordinator
 INTERVAL_MS = 100  # what is written is seen only after the commit
 TIMEOUT_MS = (
     15_000  # how long the transaction of a pool that was killed holds up readers, unless its id comes back
@@ -44,7 +44,8 @@ class Transactions:
         self._last = monotonic()
         self._backoff = Backoff()
         self._outgoing: list[Record] = []  # handled, what they sent is not written yet
-        self._stopping = threading.Event()
+        self._hurried = threading.Event()
+        self._dead = False
         self.consumer: Consumer | None = None
         self.commits = 0
         self.failures = 0
@@ -91,22 +92,27 @@ class Transactions:
         if now - self._last >= self._interval_s and now >= self._backoff.until:
             self._last = now
             self._transact(leases)
+            ours = set(leases)
+            self._keep(lambda record: record._lease in ours)
 
     def unconfirmed(self) -> int:
         return len(self._outgoing)
 
     def settle(self, leases: Sequence[Lease]) -> None:
+        """What is late is nobody's: the next owner handles it, and the next tick forgets it here."""
         self._transact(leases)
-        gone = set(leases)
-        # What is late is nobody's: the next owner handles it.
-        self._keep(lambda record: record._lease not in gone)
 
     busy = False  # nothing goes on in another thread
 
+    def hurry(self) -> None:
+        """From any thread: what is waited for is waited for no longer."""
+        self._hurried.set()
+
     def finish(self, leases: Sequence[Lease], timeout_s: float) -> None:
         deadline = monotonic() + timeout_s
-        while not self._transact(leases) and monotonic() < deadline:
-            self._stopping.wait(max(0.0, min(self._backoff.until, deadline) - monotonic()))
+        while not self._dead and not self._transact(leases) and monotonic() < deadline:
+            if self._hurried.wait(max(0.0, min(self._backoff.until, deadline) - monotonic())):
+                return
 
     def _transact(self, leases: Sequence[Lease]) -> bool:
         """One transaction of all that can be committed; False if it has to be tried again."""
@@ -161,30 +167,28 @@ class Transactions:
                 return
             except KafkaException as error:
                 # Whether it took place is not known; asked again, the answer is the same as to the first call.
-                if not error.args[0].retriable():
+                if self._hurried.is_set() or not error.args[0].retriable():
                     raise
                 log.warning("the transaction's commit is asked for again: %s", error.args[0].str())
 
     def _failed(self, error: KafkaError) -> None:
+        """Abort, and let the next tick try again; TransactionError if there is no next."""
         self.failures += 1
-        if error.fatal():
-            raise TransactionError(f"the transactions of '{self._id}' cannot go on: {error.str()}")
         if error.code() == KafkaError.OFFSET_METADATA_TOO_LARGE:
             self._limit //= 2
         wait_s = self._backoff.failed()
         log.warning("a transaction was aborted, again in %.1f s: %s", wait_s, error.str())
-        while True:
+        while not error.fatal() and not self._hurried.is_set():
             try:
                 self._producer.abort_transaction(CALL_S)
                 return
             except KafkaException as again:
-                reason = again.args[0]
-                if reason.fatal():
-                    raise TransactionError(
-                        f"the transactions of '{self._id}' cannot go on: {reason.str()}"
-                    ) from None
-                if not reason.retriable():
+                error = again.args[0]
+                if not error.retriable() and not error.fatal():
                     return  # none was begun
+        if error.fatal():
+            self._dead = True
+            raise TransactionError(f"the transactions of '{self._id}' cannot go on: {error.str()}")
 
     def _keep(self, wanted: Callable[[Record], bool]) -> None:
         # The event loop may append at any moment; what it appends stays behind what is kept.

@@ -1,0 +1,1 @@
+"""Pools, one file each. `python -m examples.pool.simple` brings a broker of its own."""

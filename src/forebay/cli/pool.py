@@ -1,0 +1,236 @@
+"""`forebay pool run module:handler`: a pool in the foreground, with a live view."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import sys
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from forebay.cli.output import words
+from forebay.errors import OptionValueError, StatementError, WaitTimeoutError
+
+if TYPE_CHECKING:
+    from forebay.pool import Pool
+    from forebay.pool.stats import PoolStats
+
+REFRESH_S = 0.5
+PLAIN_EVERY_S = 5.0  # without a terminal, a line now and then is enough for a log
+MOST_PARTITIONS = 16  # in the live view
+
+pool_app = typer.Typer(
+    name="pool", no_args_is_help=True, help="Handle records with a Python function, many at a time."
+)
+
+
+@pool_app.callback()
+def pool() -> None:
+    """There is one command so far; without this, typer would leave its name out."""
+
+
+@pool_app.command()
+def run(
+    handler: Annotated[str, typer.Argument(help="module:function, or module:pool with a handler of its own")],
+    topic: Annotated[
+        list[str] | None, typer.Option("--topic", "-t", help="a topic to read; may be repeated")
+    ] = None,
+    group: Annotated[str | None, typer.Option("--group", "-g", help="the consumer group")] = None,
+    brokers: Annotated[
+        str | None, typer.Option("--brokers", "-b", help="host:port, …; KAFKA_BOOTSTRAP_SERVERS unless given")
+    ] = None,
+    workers: Annotated[int | None, typer.Option(help="the most handlers at work at a time (100)")] = None,
+    order: Annotated[str | None, typer.Option(help="unordered, key or partition (unordered)")] = None,
+    config: Annotated[str | None, typer.Option(help="a TOML file of options, in a table [pool]")] = None,
+    option: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="any option of a pool: --set max.attempts=5; may be repeated"),
+    ] = None,
+    transactional: Annotated[
+        str | None,
+        typer.Option("--transactional", help="write what record.send() is given in transactions of this id"),
+    ] = None,
+    until_caught_up: Annotated[
+        bool, typer.Option("--until-caught-up", help="end once all that the topics hold is done")
+    ] = False,
+    timeout: Annotated[float | None, typer.Option(help="end after this many seconds (exit code 4)")] = None,
+) -> None:
+    """Run a pool. SIGTERM or Ctrl-C finishes what is being handled and commits.
+
+    Example: forebay pool run billing:handle --topic orders --group billing --workers 200 --order key
+    """
+    from forebay.pool import Pool
+    from forebay.pool.loop import run as run_loop
+
+    found = _load(handler)
+    if isinstance(found, Pool):
+        made, function = found, None
+    else:
+        settings: dict[str, Any] = {"topics": topic, "group_id": group, "bootstrap_servers": brokers}
+        settings |= {"workers": workers, "order": order, **_pairs(option or [])}
+        made, function = Pool(config=config, **settings), found
+    if transactional:
+        made.transactional(transactional)
+    try:
+        run_loop(_run(made, function, until_caught_up, timeout))
+    except KeyboardInterrupt:
+        raise typer.Exit(130) from None
+
+
+async def _run(pool: Pool, handler: Any, until_caught_up: bool, timeout: float | None) -> None:
+    running = asyncio.ensure_future(pool.run(handler))
+    viewing = asyncio.ensure_future(_view(pool, running))
+    deadline = None if timeout is None else time.monotonic() + timeout
+    late = False
+    try:
+        while not running.done():
+            await asyncio.wait([running], timeout=REFRESH_S)
+            late = deadline is not None and time.monotonic() > deadline
+            if late or (until_caught_up and _caught_up(pool)):
+                await pool.stop()
+        await running
+    finally:
+        running.cancel()  # Ctrl-C has cancelled this task, and not that one; it ends in order all the same
+        await asyncio.gather(running, return_exceptions=True)
+        await viewing
+    if late and until_caught_up:
+        raise WaitTimeoutError(f"not caught up after {timeout:.0f} s")
+
+
+def _caught_up(pool: Pool) -> bool:
+    """Only what the broker itself has told: before the first fetch nobody knows how much there is."""
+    if pool.state != "running":
+        return False
+    partitions = pool.stats().partitions
+    return bool(partitions) and all(one.lag == 0 and one.committed == one.frontier for one in partitions)
+
+
+async def _view(pool: Pool, running: asyncio.Future[None]) -> None:
+    """Until the pool has ended; one last time after that."""
+    rate = _Rate()
+    show = _live(pool, rate) if words.is_terminal else _lines(pool, rate)
+    with show as update:
+        while not running.done():
+            await asyncio.wait([running], timeout=REFRESH_S)
+            if pool.state != "new":
+                update()
+
+
+class _Rate:
+    """Records a second since the last look."""
+
+    def __init__(self) -> None:
+        self._last = (time.monotonic(), 0)
+        self.value = 0.0
+
+    def see(self, completed: int) -> float:
+        now = time.monotonic()
+        then, before = self._last
+        if now - then >= REFRESH_S / 2:
+            self.value = (completed - before) / (now - then)
+            self._last = now, completed
+        return self.value
+
+
+class _live:  # noqa: N801 - a context manager that reads as a word
+    def __init__(self, pool: Pool, rate: _Rate) -> None:
+        self._pool, self._rate = pool, rate
+        self._live = Live(console=words, refresh_per_second=4)
+
+    def __enter__(self) -> Callable[[], None]:
+        self._live.__enter__()
+        return lambda: self._live.update(view(self._pool.stats(), self._rate))
+
+    def __exit__(self, *how: Any) -> None:
+        self._live.__exit__(*how)
+
+
+class _lines:  # noqa: N801
+    def __init__(self, pool: Pool, rate: _Rate) -> None:
+        self._pool, self._rate, self._said = pool, rate, float("-inf")
+
+    def __enter__(self) -> Callable[[], None]:
+        return self._update
+
+    def _update(self) -> None:
+        if time.monotonic() - self._said >= PLAIN_EVERY_S:
+            self._say()
+
+    def _say(self) -> None:
+        self._said = time.monotonic()
+        print(line(self._pool.stats(), self._rate).plain, file=sys.stderr)
+
+    def __exit__(self, *how: Any) -> None:
+        if self._pool.state != "new":
+            self._say()
+
+
+def line(stats: PoolStats, rate: _Rate) -> Text:
+    """One line: what is done, how fast, how far behind, what failed."""
+    lag = sum(one.lag or 0 for one in stats.partitions)
+    mean_ms = stats.handler_seconds / stats.completed * 1000 if stats.completed else 0.0
+    text = Text(f"{stats.name:<16}", "bold")
+    text.append(f" {stats.state:<9}", "green" if stats.state == "running" else "yellow")
+    text.append(f" {stats.completed:>12,} records  {rate.see(stats.completed):>10,.0f}/s  lag {lag:>9,}")
+    text.append(f"  workers {stats.workers:>4}/{stats.worker_limit}  handler {mean_ms:>7.1f} ms")
+    for count, what in (
+        (stats.retries, "retries"),
+        (stats.dead_letters, "dead letters"),
+        (stats.skipped, "skipped"),
+        (stats.halted, "failed"),
+        (stats.commit_failures, "commits failed"),
+    ):
+        if count:
+            text.append(f"  {count:,} {what}", "red")
+    return text
+
+
+def view(stats: PoolStats, rate: _Rate) -> Table:
+    """The line, and a line a partition."""
+    table = Table.grid(padding=(0, 2))
+    table.add_row(line(stats, rate))
+    partitions = Table(box=None, padding=(0, 2))
+    for head in ("partition", "done", "committed", "open", "lag", ""):
+        partitions.add_column(head, justify="left" if head in ("partition", "") else "right", style="dim")
+    for one in stats.partitions[:MOST_PARTITIONS]:
+        figures = (one.frontier, one.committed, one.uncommitted, one.lag)
+        cells = ("–" if figure is None else f"{figure:,}" for figure in figures)
+        partitions.add_row(f"{one.topic}-{one.partition}", *cells, "paused" if one.paused else "")
+    if len(stats.partitions) > MOST_PARTITIONS:
+        partitions.add_row(f"and {len(stats.partitions) - MOST_PARTITIONS} more")
+    table.add_row(partitions)
+    return table
+
+
+def _load(text: str) -> Any:
+    module, _, name = text.partition(":")
+    if not module or not name:
+        raise StatementError(
+            f"'{text}' names no handler", remedy="write module:function, such as billing:handle"
+        )
+    sys.path.insert(0, "")  # as `python -m` does: modules of the folder that this is called in
+    try:
+        found = importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        raise StatementError(
+            f"there is no module '{error.name}'", remedy="call this in the module's folder, or set PYTHONPATH"
+        ) from None
+    if not hasattr(found, name):
+        raise StatementError(f"module '{module}' has no '{name}'")
+    return getattr(found, name)
+
+
+def _pairs(given: list[str]) -> dict[str, str]:
+    pairs = {}
+    for text in given:
+        name, separator, value = text.partition("=")
+        if not separator:
+            raise OptionValueError(f"--set {text}: expected name=value", option=name)
+        pairs[name] = value
+    return pairs
