@@ -68,6 +68,7 @@ def test_only_what_passes_by_itself_is_retryable() -> None:
         "CommitError",
         "ReadStalledError",
         "DownloadError",
+        "HandlerTimeoutError",
         "IndexBehindError",
         "WorkerLostError",
     }
