@@ -254,18 +254,42 @@ def test_publishers_wait_while_a_group_is_too_far_behind(cluster: Cluster) -> No
     run(work())
 
 
-def test_records_that_are_no_artifacts_hold_nobody_up(cluster: Cluster) -> None:
+@MODES
+def test_neither_records_that_are_no_artifacts_nor_agents_that_make_too_much_hold_anybody_up(
+    cluster: Cluster, transactions: bool
+) -> None:
+    def answer(given: Artifact) -> Artifact:
+        if given.payload["n"] == 2:
+            return Artifact("Reply", {"text": "x" * 2_000_000}, "answering")
+        if given.payload["n"] == 3:
+            raise ValueError("x" * 2_000_000)
+        return reply(given)
+
+    def picky(given: Artifact) -> bool:
+        return bool(given.payload["missing"])
+
     async def work() -> None:
-        async with board(cluster, partitions=1) as store:
-            cluster.produce(store.topics.artifacts, [b"{", b"", b"[1]"])
-            await store.publish(artifact(1))
-            team = agents(store)
-            team.subscribe("answering", "*", reply)
+        async with board(cluster, partitions=1, transactions=transactions) as store:
+            good = b'{"id": "no uuid", "type": "Order", "payload": {}, "produced_by": "p", "created_at": "today"}'
+            cluster.produce(store.topics.artifacts, [b"{", b"", b"[1]", good])
+            for n in range(4):
+                text = "x" * 990_000 if n == 3 else ""
+                await store.publish(artifact(n, payload={"n": n, "text": text}, correlation_id="c"))
+            team = agents(store, retry=RetryPolicy(attempts=2, backoff_ms=50))
+            team.subscribe("answering", "Order", answer)
+            team.subscribe("picky", "Order", print, where=picky)
             with pytest.raises(BlackboardError, match="subscribed already"):
                 team.subscribe("answering", "*", reply)
             async with team:
-                await until(lambda: _all(replies(store), 1), "the good one is answered")
-            assert team.stats.refused == 3
+                await until(lambda: team.stats.total("answering").dead == 2, "two are given up")
+                await until(
+                    lambda: team.stats.total("picky").dead == 4, "a condition that fails is a failure"
+                )
+                await until(lambda: _all(replies(store), 2), "the others are answered")
+            assert team.stats.refused == 4
+            found = letters(cluster, store.topics.dlq("answering"))
+            assert {letter.kind for letter in found} == {"ArtifactError", "ValueError"}
+            assert all(letter.whole for letter in found)
 
     run(work())
 

@@ -78,9 +78,8 @@ def test_the_same_cause_makes_the_same_outputs_and_a_replay_makes_others() -> No
 
 
 def test_an_agent_gets_the_types_it_wants_and_never_its_own() -> None:
-    def wants(types: Any, made: Artifact, where: Any = None) -> bool:
-        who = Subscription("web", types_of(types), print, where)
-        return who.wants(CODEC.document(made), made)
+    def wants(types: Any, made: Artifact) -> bool:
+        return Subscription("web", types_of(types), print).wants(CODEC.document(made))
 
     order = Artifact("Order", {"n": 3}, "shop")
     assert wants("Order", order)
@@ -88,8 +87,12 @@ def test_an_agent_gets_the_types_it_wants_and_never_its_own() -> None:
     assert wants("*", order)
     assert not wants("Reply", order)
     assert not wants("*", Artifact("Order", {}, "web"))
-    assert wants("Order", order, lambda given: given.payload["n"] == 3)
-    assert not wants("Order", order, lambda given: given.payload["n"] == 4)
+
+
+def test_a_condition_says_which_of_them() -> None:
+    who = Subscription("web", types_of("*"), print, lambda given: given.payload["n"] == 3)
+    assert who.passes(Artifact("Order", {"n": 3}, "shop"))
+    assert not who.passes(Artifact("Order", {"n": 4}, "shop"))
 
 
 @pytest.mark.parametrize("made", [None, [], Artifact("A", {}, "p"), (Artifact("A", {}, "p"),) * 2])

@@ -166,7 +166,9 @@ class KafkaSchedulingComponent(OrchestratorComponent):
             isolation_level=options["isolation.level"],
             order="key",
             workers=self.workers,
-            max_attempts=0,
+            # Tried for minutes, which a broker that is away needs; then it is somebody else's turn.
+            max_attempts=20,
+            dead_letter_topic=store.topics.dlq(self.name),
             kafka=options.passed_through(),
             **self.pool,
         )

@@ -18,7 +18,6 @@ from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 from forebay.blackboard.artifact import decode, micros
 from forebay.blackboard.retries import Job, headers_of
 from forebay.blackboard.store import KafkaBlackboardStore
-from forebay.blackboard.topics import ensure_retry_topics
 from forebay.blackboard.writer import Outgoing
 from forebay.deadletter.letter import REPLAY_ID
 from forebay.errors import ArtifactError, ReadStalledError
@@ -54,7 +53,7 @@ async def replay(
     await store.start()
     name = uuid.uuid4().hex
     if not dry_run:
-        await asyncio.to_thread(ensure_retry_topics, store.options, store.topics, 1)
+        await asyncio.to_thread(store.ensure_retry_topics, 1)
     count = read = 0
     messages = _log(store.options, store.topics.artifacts, since, until)
     while chunk := await asyncio.to_thread(_take, messages):

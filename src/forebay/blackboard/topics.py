@@ -73,10 +73,11 @@ def ensure_topics(options: Options, topics: Topics) -> None:
     ensure(options, settings, partitions)
 
 
-def ensure_retry_topics(options: Options, topics: Topics, attempts: int) -> list[str]:
+def ensure_retry_topics(options: Options, topics: Topics, attempts: int, most_bytes: int) -> list[str]:
     """What waits in them must stay until it is tried, however long nobody tries."""
     names = [topics.retry(number) for number in range(1, attempts + 1)]
-    ensure(options, {name: {**_LOG, "retention.ms": "-1"} for name in names}, {})
+    config = {**_LOG, "retention.ms": "-1", "max.message.bytes": str(most_bytes)}
+    ensure(options, dict.fromkeys(names, config), {})
     return names
 
 
