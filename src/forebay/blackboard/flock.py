@@ -70,7 +70,8 @@ class KafkaBlackboardStore(PlainStore, BlackboardStore):
 
     async def publish(self, artifact: Artifact) -> None:
         # What the log has just brought is in the log; a change of it is a new version, and is written.
-        if self._arriving.get(str(artifact.id)) != self._codec.document(artifact):
+        arrived = self._arriving.get(str(artifact.id)) if self._arriving else None
+        if arrived is None or arrived != self._codec.document(artifact):
             await super().publish(artifact)
 
     @contextmanager

@@ -138,7 +138,7 @@ class KafkaBlackboardStore:
         headers = cloud_event(document) + telemetry.context(span)
         return [
             Outgoing(self.topics.artifacts, partition_key(document), value, headers),
-            Outgoing(self.topics.by_id, document["id"].encode(), value, headers),
+            Outgoing(self.topics.by_id, document["id"].encode(), value),
         ]
 
     async def record_consumptions(self, records: Iterable[Any]) -> None:
