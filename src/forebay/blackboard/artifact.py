@@ -148,7 +148,7 @@ class PlainCodec:
 def encode(document: Mapping[str, Any]) -> bytes:
     """JSON, strict: a value that would come back as another one is refused, not bent."""
     try:
-        return json.dumps(document, default=_plain, allow_nan=False, separators=(",", ":")).encode()
+        return _ENCODER.encode(document).encode()
     except (TypeError, ValueError) as error:
         raise ArtifactError(
             f"artifact {document.get('id')} of type '{document.get('type')}' cannot be written as JSON: {error}",
@@ -237,3 +237,6 @@ def micros(moment: datetime | str) -> int:
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
     return (moment - _EPOCH) // timedelta(microseconds=1)
+
+
+_ENCODER = json.JSONEncoder(default=_plain, allow_nan=False, separators=(",", ":"))
