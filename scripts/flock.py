@@ -95,7 +95,16 @@ def main() -> int:
             "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(TESTS)]),
             "FLOCK_DISABLE_TELEMETRY_AUTOSETUP": "1",
         }
-        run = [str(python), "-m", "pytest", "-q", "-p", "no:cacheprovider"]
+        run = [
+            str(python),
+            "-m",
+            "pytest",
+            "-q",
+            "-p",
+            "no:cacheprovider",
+            "-W",
+            "ignore::DeprecationWarning",
+        ]
         say(f"the store suites of Flock {VERSION}")
         suites = subprocess.run([*run, "-p", "in_place", *SUITES], cwd=unpacked, env=env)
         say("Flock programs")

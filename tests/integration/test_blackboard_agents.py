@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from collections import Counter
 from datetime import UTC, datetime
 from typing import Any
+from uuid import UUID
 
 import pytest
 from boards import artifact, board, records, run, until
 from support import Cluster, unique
+from typer.testing import CliRunner
 
 from forebay.blackboard import (
     Artifact,
@@ -21,8 +24,9 @@ from forebay.blackboard import (
     RetryPolicy,
     replay,
 )
+from forebay.cli.main import app
 from forebay.deadletter.letter import Letter
-from forebay.errors import BlackboardError
+from forebay.errors import BlackboardError, UnknownObjectError
 
 MODES = pytest.mark.parametrize("transactions", [False, True], ids=["at-least-once", "exactly-once"])
 QUICK = {"commit_interval_ms": 100, "session_timeout_ms": 6000}
@@ -250,17 +254,75 @@ def test_publishers_wait_while_a_group_is_too_far_behind(cluster: Cluster) -> No
     run(work())
 
 
-def test_records_that_are_no_artifacts_hold_nobody_up(cluster: Cluster) -> None:
+@MODES
+def test_neither_records_that_are_no_artifacts_nor_agents_that_make_too_much_hold_anybody_up(
+    cluster: Cluster, transactions: bool
+) -> None:
+    def answer(given: Artifact) -> Artifact:
+        if given.payload["n"] == 2:
+            return Artifact("Reply", {"text": "x" * 2_000_000}, "answering")
+        if given.payload["n"] == 3:
+            raise ValueError("x" * 2_000_000)
+        return reply(given)
+
+    def picky(given: Artifact) -> bool:
+        return bool(given.payload["missing"])
+
     async def work() -> None:
-        async with board(cluster, partitions=1) as store:
-            cluster.produce(store.topics.artifacts, [b"{", b"", b"[1]"])
-            await store.publish(artifact(1))
-            team = agents(store)
-            team.subscribe("answering", "*", reply)
+        async with board(cluster, partitions=1, transactions=transactions) as store:
+            good = b'{"id": "no uuid", "type": "Order", "payload": {}, "produced_by": "p", "created_at": "today"}'
+            cluster.produce(store.topics.artifacts, [b"{", b"", b"[1]", good])
+            for n in range(4):
+                text = "x" * 990_000 if n == 3 else ""
+                await store.publish(artifact(n, payload={"n": n, "text": text}, correlation_id="c"))
+            team = agents(store, retry=RetryPolicy(attempts=2, backoff_ms=50))
+            team.subscribe("answering", "Order", answer)
+            team.subscribe("picky", "Order", print, where=picky)
             with pytest.raises(BlackboardError, match="subscribed already"):
                 team.subscribe("answering", "*", reply)
             async with team:
-                await until(lambda: _all(replies(store), 1), "the good one is answered")
-            assert team.stats.refused == 3
+                await until(lambda: team.stats.total("answering").dead == 2, "two are given up")
+                await until(
+                    lambda: team.stats.total("picky").dead == 4, "a condition that fails is a failure"
+                )
+                await until(lambda: _all(replies(store), 2), "the others are answered")
+            assert team.stats.refused == 4
+            found = letters(cluster, store.topics.dlq("answering"))
+            assert {letter.kind for letter in found} == {"ArtifactError", "ValueError"}
+            assert all(letter.whole for letter in found)
 
     run(work())
+
+
+def call_for_table(cluster: Cluster, prefix: str) -> str:
+    where = ["--brokers", cluster.bootstrap_servers, "--prefix", prefix]
+    return CliRunner().invoke(app, ["board", "ls", *where]).stdout
+
+
+def test_the_command_shows_artifacts_and_replays_them(cluster: Cluster) -> None:
+    prefix, sent = unique("board") + ".", artifact(5, correlation_id="c")
+
+    async def fill() -> None:
+        async with board(cluster, prefix) as store:
+            await store.publish(sent)
+            await store.publish(artifact(6))
+
+    def call(*words: str, code: int = 0) -> list[dict[str, Any]]:
+        where = ["--brokers", cluster.bootstrap_servers, "--prefix", prefix]
+        done = CliRunner().invoke(app, ["board", *words, *where])
+        assert done.exit_code == code, done.output
+        return (
+            [json.loads(line) for line in done.stdout.splitlines()]
+            if not code
+            else [{"error": done.exception}]
+        )
+
+    run(fill())
+    assert [each["payload"] for each in call("ls", "-o", "jsonl")] == [{"n": 5}, {"n": 6}]
+    assert [each["id"] for each in call("ls", "--correlation-id", "c", "-o", "jsonl")] == [str(sent.id)]
+    assert str(sent.id)[:8] in call_for_table(cluster, prefix)
+    assert call("show", str(sent.id))[0]["payload"] == {"n": 5}
+    assert isinstance(call("show", str(UUID(int=1)), code=1)[0]["error"], UnknownObjectError)
+    assert call("replay", "someone", "--dry-run", "-o", "jsonl")[0]["count"] == 2
+    lag = call("lag", unique("nobody"), "-o", "jsonl")
+    assert sum(each["lag"] for each in lag) == 2

@@ -9,10 +9,18 @@ from pathlib import Path
 from uuid import uuid4
 
 import pytest
-from boards import artifact, board, records, run
+from boards import artifact, board, records, run, until
+from confluent_kafka.admin import NewPartitions
 from support import Cluster, unique
 
-from forebay.blackboard import AgentSnapshotRecord, ArtifactEnvelope, ConsumptionRecord, FilterConfig
+from forebay.blackboard import (
+    AgentSnapshotRecord,
+    ArtifactEnvelope,
+    ConsumptionRecord,
+    FilterConfig,
+    KafkaBlackboardStore,
+    feed,
+)
 from forebay.errors import (
     AlreadyRunningError,
     ArtifactError,
@@ -97,6 +105,32 @@ def test_an_index_of_topics_that_were_made_anew_is_made_anew(cluster: Cluster, t
             assert await store.list() == [new]
 
     run(work())
+
+
+def test_artifacts_in_partitions_that_were_added_are_found(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(feed, "TOPICS_AGE_S", 0.2)
+    prefix = unique("board") + "."
+
+    async def work() -> None:
+        async with board(cluster, prefix, partitions=1) as store:
+            await store.publish(artifact(0))
+            for topic in (store.topics.by_id, store.topics.artifacts):
+                cluster.admin.create_partitions([NewPartitions(topic, 6)])[topic].result(30)
+                cluster.await_leaders(topic, 6)
+            async with board(cluster, prefix) as later:
+                for n in range(1, 20):
+                    await later.publish(artifact(n))
+                assert len(await later.list()) == 20
+            assert len(cluster.watermarks(store.topics.by_id)) == 6
+            await until(lambda: _count(store, 20), "all partitions are read")
+
+    run(work())
+
+
+async def _count(store: KafkaBlackboardStore, count: int) -> bool:
+    return len(await store.list(consistency="latest")) == count
 
 
 def test_lists_are_windows_of_the_newest_and_queries_are_not(cluster: Cluster) -> None:
@@ -210,7 +244,7 @@ def test_what_cannot_be_kept_is_refused_and_nothing_of_it_is_written(cluster: Cl
             for payload in ({"n": float("nan")}, {"n": object()}):
                 with pytest.raises(ArtifactError, match="cannot be written as JSON"):
                     await store.publish(artifact(payload=payload))
-            with pytest.raises(ArtifactError, match="larger than the topic takes"):
+            with pytest.raises(ArtifactError, match=r"has 2,000,\d+ bytes, and the most is 1,000,000"):
                 await store.publish(artifact(payload={"text": "x" * 2_000_000}))
             big = artifact(payload={"n": 2**80, "when": BASE, "set": {2, 1}})
             await store.publish(big)

@@ -48,7 +48,12 @@ def test_spans_and_metrics_say_what_agents_do_and_where(
                 await until(lambda: team.stats.total("answering").dead == 1, "one is handled, one is dead")
                 registry = CollectorRegistry()
                 registry.register(team.collector())
-                text = generate_latest(registry).decode()
+
+                def exposed() -> str:
+                    text = generate_latest(registry).decode()
+                    return text if "kafka_consumergroup_lag{" in text else ""
+
+                text = await until(exposed, "the lag is known")
             sent = {span.name: span for span in spans.get_finished_spans() if "send" in span.name}
             attributes = dict(sent[f"send {store.topics.artifacts}"].attributes or {})
             assert (
@@ -74,4 +79,3 @@ def test_spans_and_metrics_say_what_agents_do_and_where(
     assert 'forebay_agent_artifacts_total{agent="answering",partition="0"} 1.0' in text
     assert 'forebay_agent_dead_letters_total{agent="answering",partition="0"} 1.0' in text
     assert "forebay_agent_seconds_total" in text
-    assert "kafka_consumergroup_lag{" in text

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 
 import pytest
 
 from forebay.blackboard.artifact import decode
+from forebay.blackboard.index import Fed, Index
 from forebay.blackboard.options import bind, node_name
 from forebay.blackboard.topics import Topics
 from forebay.errors import ArtifactError, DeniedOptionError, OptionConflictError, UnknownOptionError
@@ -68,7 +70,45 @@ def test_options_that_make_no_sense_are_refused() -> None:
         bind({"transactions": True, "isolation_level": "read_uncommitted"})
 
 
-@pytest.mark.parametrize("value", [b"{", b"[]", b"null", b'{"id": "1"}', None])
+GOOD = {"id": "1", "type": "T", "payload": {}, "produced_by": "p", "created_at": "2026-01-01T00:00:00+00:00"}
+WRONG = {
+    "id": 1, "type": {}, "payload": [], "produced_by": None, "created_at": 5, "tags": [1], "visibility": "Public",
+    "version": "1", "correlation_id": 7,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        b"{",
+        b"[]",
+        b"null",
+        b'{"id": "1"}',
+        None,
+        *(json.dumps({**GOOD, k: v}).encode() for k, v in WRONG.items()),
+    ],
+)
 def test_a_record_that_is_no_artifact_is_named_so(value: bytes | None) -> None:
     with pytest.raises(ArtifactError, match="a record is no"):
         decode(value)
+
+
+@pytest.mark.parametrize("topic", ["by_id", "processed", "consumptions", "agents"])
+def test_no_record_stops_the_index(topic: str) -> None:
+    topics = Topics.of(bind({}))
+    index, name = Index(topics), getattr(topics, topic)
+    junk = [
+        b"\xff",
+        b"{",
+        b"[1]",
+        b"1",
+        b"null",
+        b'{"agent_name": 1}',
+        *(json.dumps({**GOOD, k: v}).encode() for k, v in WRONG.items()),
+    ]
+    junk += [b'{"artifact_id": {}, "consumer": 1, "run_id": [], "correlation_id": null, "consumed_at": 2}']
+    records = [Fed(name, 0, n, 0, b"\xff" if n % 2 else b"k", value) for n, value in enumerate(junk)]
+    index.apply([*records, Fed(name, 0, 99, 0, b"k", None)], {(name, 0): 100}, {name: "id"})
+    assert index.positions({name: "id"}) == {(name, 0): 100}
+    assert index.refused >= 1
+    index.close()

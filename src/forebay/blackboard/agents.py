@@ -23,20 +23,22 @@ EVERY = "*"
 
 @dataclass(frozen=True)
 class Subscription:
-    """One agent's wish. `where` sees the artifact, and must not change it."""
+    """One agent's wish. `where` is asked of those of the types; it sees the artifact, and must not change it."""
 
     agent: str
     types: frozenset[str]
     handler: Handler
     where: Callable[[Any], bool] | None = None
 
-    def wants(self, document: Document, artifact: Any) -> bool:
+    def wants(self, document: Document) -> bool:
         """An agent is never handed what it has itself produced: that would go on for ever."""
         if document["produced_by"] == self.agent:
             return False
         named = {document["type"], document.get("canonical_type")}
-        if EVERY not in self.types and self.types.isdisjoint(named):
-            return False
+        return EVERY in self.types or not self.types.isdisjoint(named)
+
+    def passes(self, artifact: Any) -> bool:
+        """Whether `where` holds. It is the user's, and may raise."""
         return self.where is None or bool(self.where(artifact))
 
     async def handle(self, artifact: Any, threads: Executor) -> list[Any]:

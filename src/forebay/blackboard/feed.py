@@ -17,7 +17,13 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 from forebay.backoff import Backoff, with_backoff
 from forebay.blackboard.index import Fed, Index, Partition
 from forebay.blackboard.topics import Topics
-from forebay.errors import AuthError, ForebayError, IndexBehindError
+from forebay.errors import (
+    AuthError,
+    ForebayError,
+    IndexBehindError,
+    TopicRecreatedError,
+    UnreachableError,
+)
 from forebay.kafka.admin import Cluster
 from forebay.kafka.settings import CLIENT_LOG, connection_settings, translate
 from forebay.options import Options
@@ -26,7 +32,7 @@ log = logging.getLogger("forebay.blackboard")
 
 CHUNK = 2_000  # records in one SQLite transaction
 POLL_S = 0.1
-TOPICS_AGE_S = 60.0  # partitions that are added show within it
+TOPICS_AGE_S = 5.0  # partitions that are added are found within it
 
 
 class Feed:
@@ -113,11 +119,14 @@ class Feed:
         }
 
     def _run(self, consumer: Consumer) -> None:
-        away = Backoff()
+        away, looked = Backoff(), time.monotonic()
         try:
             while not self._ended.is_set():
                 try:
-                    self._take(consumer.consume(CHUNK, POLL_S))
+                    self._take(self._fetch(consumer))
+                    if time.monotonic() - looked > TOPICS_AGE_S:
+                        looked = time.monotonic()
+                        self._find_partitions(consumer)
                     away.over()
                 except KafkaException as error:
                     found = translate(error.args[0], self._options, "reading the blackboard's topics")
@@ -130,6 +139,31 @@ class Feed:
             self._fail(IndexBehindError(f"the index is fed no more: {error!r}"))
         finally:
             consumer.close()
+
+    def _fetch(self, consumer: Consumer) -> list[Message]:
+        """What is there, or the first that comes: consume() with a time would wait until it has as many as asked for."""
+        found: list[Message] = consumer.consume(CHUNK, 0)
+        if not found and (message := consumer.poll(POLL_S)) is not None:
+            found = [message, *consumer.consume(CHUNK, 0)]
+        return found
+
+    def _find_partitions(self, consumer: Consumer) -> None:
+        """A topic may grow: what is in a partition that nobody reads would be missing, and nobody would know."""
+        try:
+            described = self._cluster.describe(self._names)
+        except UnreachableError:
+            return
+        keys = {(name, number) for name, topic in described.items() for number in range(topic.partitions)}
+        new = keys - set(self._reached)
+        if any(topic.id != self._topic_ids[name] for name, topic in described.items()):
+            raise TopicRecreatedError(
+                "a topic of the blackboard was deleted and made again",
+                remedy="start again: the index is made anew",
+            )
+        if new:
+            with self._news:
+                self._reached.update(dict.fromkeys(new, 0))
+            consumer.assign([TopicPartition(*key, offset) for key, offset in self._reached.items()])
 
     def _fail(self, error: ForebayError) -> None:
         log.error("the index of the blackboard has stopped: %s", error)

@@ -61,7 +61,7 @@ class FlockCodec:
         return cls(**document["payload"])
 
 
-class KafkaBlackboardStore(PlainStore, BlackboardStore):  # type: ignore[misc]
+class KafkaBlackboardStore(PlainStore, BlackboardStore):
     """Forebay's store, with Flock's artifacts. Options by keyword, as there."""
 
     def __init__(self, bootstrap_servers: str | None = None, **options: Any) -> None:
@@ -70,7 +70,8 @@ class KafkaBlackboardStore(PlainStore, BlackboardStore):  # type: ignore[misc]
 
     async def publish(self, artifact: Artifact) -> None:
         # What the log has just brought is in the log; a change of it is a new version, and is written.
-        if self._arriving.get(str(artifact.id)) != self._codec.document(artifact):
+        arrived = self._arriving.get(str(artifact.id)) if self._arriving else None
+        if arrived is None or arrived != self._codec.document(artifact):
             await super().publish(artifact)
 
     @contextmanager
@@ -92,7 +93,7 @@ def _store_of(orchestrator: Any) -> KafkaBlackboardStore:
     return orchestrator.store
 
 
-class DurableDeduplicationComponent(OrchestratorComponent):  # type: ignore[misc]
+class DurableDeduplicationComponent(OrchestratorComponent):
     """An agent that is done with an artifact is not run for it again, though the program was restarted.
 
     For programs that schedule by themselves. Flock's own component forgets with its process.
@@ -135,7 +136,7 @@ class DurableDeduplicationComponent(OrchestratorComponent):  # type: ignore[misc
             )
 
 
-class KafkaSchedulingComponent(OrchestratorComponent):  # type: ignore[misc]
+class KafkaSchedulingComponent(OrchestratorComponent):
     """Agents run for what the log of artifacts brings, and for nothing else.
 
     What this program publishes goes to the log; the process of the group that reads that partition runs the agents.
@@ -166,7 +167,9 @@ class KafkaSchedulingComponent(OrchestratorComponent):  # type: ignore[misc]
             isolation_level=options["isolation.level"],
             order="key",
             workers=self.workers,
-            max_attempts=0,
+            # Tried for minutes, which a broker that is away needs; then it is somebody else's turn.
+            max_attempts=20,
+            dead_letter_topic=store.topics.dlq(self.name),
             kafka=options.passed_through(),
             **self.pool,
         )

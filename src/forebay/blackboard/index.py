@@ -17,10 +17,11 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 from typing import IO, Any
 
-from forebay.blackboard.artifact import decode, micros
+from forebay.blackboard.artifact import decode_fields, micros
 from forebay.blackboard.topics import TOMBSTONE_MS, Topics
 from forebay.errors import AlreadyRunningError, ArtifactError
 
@@ -145,8 +146,12 @@ class Index:
         db = self._writer
         db.execute("BEGIN IMMEDIATE")
         try:
-            for record in records:
-                self._put(db, record)
+            for of_artifacts, run in groupby(records, self._is_artifact):
+                if of_artifacts:
+                    db.executemany(_PUT_ARTIFACT, filter(None, map(self._artifact_row, run)))
+                else:
+                    for record in run:
+                        self._put(db, record)
             db.executemany(
                 "INSERT OR REPLACE INTO positions VALUES (?, ?, ?, ?)",
                 [(topic, number, topic_ids[topic], offset) for (topic, number), offset in reached.items()],
@@ -158,31 +163,14 @@ class Index:
             raise
         db.execute("COMMIT")
 
-    def _put(self, db: sqlite3.Connection, record: Fed) -> None:
-        try:
-            if record.topic == self._topics.by_id:
-                self._put_artifact(db, record)
-            elif record.topic == self._topics.processed:
-                self._put_mark(db, record)
-            elif record.topic == self._topics.consumptions:
-                self._put_consumption(db, record)
-            else:
-                self._put_agent(db, record)
-        except (ArtifactError, KeyError, TypeError, ValueError) as error:
-            self.refused += 1
-            log.warning(
-                "%s-%d at offset %d is nothing that a blackboard holds, and is left out: %s",
-                record.topic, record.partition, record.offset, error,
-            )  # fmt: skip
+    def _is_artifact(self, record: Fed) -> bool:
+        return record.topic == self._topics.by_id and record.value is not None
 
-    def _put_artifact(self, db: sqlite3.Connection, record: Fed) -> None:
-        if record.value is None:
-            db.execute("DELETE FROM artifacts WHERE id = ?", (record.key.decode(),))
-            return
-        document = decode(record.value)
-        db.execute(
-            _PUT_ARTIFACT,
-            (
+    def _artifact_row(self, record: Fed) -> tuple[Any, ...] | None:
+        try:
+            assert record.value is not None
+            document = decode_fields(record.value)
+            return (
                 document["id"],
                 document.get("canonical_type", document["type"]),
                 document["produced_by"],
@@ -193,8 +181,30 @@ class Index:
                 record.value,
                 record.partition,
                 record.timestamp_ms,
-            ),
-        )
+            )
+        except (ArtifactError, AttributeError, KeyError, TypeError, ValueError) as error:
+            self._refuse(record, error)
+            return None
+
+    def _put(self, db: sqlite3.Connection, record: Fed) -> None:
+        try:
+            if record.topic == self._topics.by_id:
+                db.execute("DELETE FROM artifacts WHERE id = ?", (record.key.decode(),))
+            elif record.topic == self._topics.processed:
+                self._put_mark(db, record)
+            elif record.topic == self._topics.consumptions:
+                self._put_consumption(db, record)
+            else:
+                self._put_agent(db, record)
+        except (KeyError, TypeError, ValueError) as error:
+            self._refuse(record, error)
+
+    def _refuse(self, record: Fed, error: Exception) -> None:
+        self.refused += 1
+        log.warning(
+            "%s-%d at offset %d is nothing that a blackboard holds, and is left out: %s",
+            record.topic, record.partition, record.offset, error,
+        )  # fmt: skip
 
     def _put_mark(self, db: sqlite3.Connection, record: Fed) -> None:
         if record.value is None:
@@ -208,24 +218,19 @@ class Index:
             db.execute("DELETE FROM consumptions WHERE key = ?", (key,))
             return
         found = json.loads(record.value)
-        db.execute(
-            "INSERT OR REPLACE INTO consumptions VALUES (?, ?, ?, ?, ?, ?)",
-            (
-                key,
-                found["artifact_id"],
-                found["consumer"],
-                found["run_id"],
-                found["correlation_id"],
-                found["consumed_at"],
-            ),
-        )
+        fields = [
+            found[name] for name in ("artifact_id", "consumer", "run_id", "correlation_id", "consumed_at")
+        ]
+        if not all(isinstance(field, str | None) for field in fields):
+            raise TypeError("a consumption's fields are texts")
+        db.execute("INSERT OR REPLACE INTO consumptions VALUES (?, ?, ?, ?, ?, ?)", (key, *fields))
 
     def _put_agent(self, db: sqlite3.Connection, record: Fed) -> None:
         name = record.key.decode()
         if record.value is None:
             db.execute("DELETE FROM agents WHERE name = ?", (name,))
         else:
-            json.loads(record.value)
+            json.loads(record.value)["agent_name"]
             db.execute("INSERT OR REPLACE INTO agents VALUES (?, ?)", (name, record.value))
 
     # -- reading, by anybody -------------------------------------------------------------------------

@@ -67,7 +67,7 @@ class Marks:
         place = (lease.topic, lease.partition)
         known = self._caught_up.get(place)
         if known is None or known[0] is not lease:
-            task = asyncio.get_running_loop().create_task(asyncio.to_thread(self._wait))  # type: ignore[arg-type]
+            task = asyncio.get_running_loop().create_task(asyncio.to_thread(self._wait))
             known = self._caught_up[place] = (lease, task)
         try:
             await asyncio.shield(known[1])

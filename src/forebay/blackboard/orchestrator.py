@@ -13,10 +13,13 @@ repeats an agent's work at most for that artifact, and what it made is the same 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
+import signal
 import time
 from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
@@ -27,8 +30,7 @@ from forebay.blackboard.metrics import AgentCollector
 from forebay.blackboard.retries import Job, RetryPolicy, headers_of, job_of, letter_of
 from forebay.blackboard.stats import Stats
 from forebay.blackboard.store import KafkaBlackboardStore
-from forebay.blackboard.topics import ensure_retry_topics
-from forebay.blackboard.writer import PARTITIONER, Outgoing
+from forebay.blackboard.writer import HEADROOM, PARTITIONER, Outgoing, most_bytes
 from forebay.deadletter.policy import ErrorPolicy
 from forebay.deadletter.topic import ensure_topic
 from forebay.errors import ArtifactError, BlackboardError
@@ -36,6 +38,7 @@ from forebay.pool import Pool, Record
 
 log = logging.getLogger("forebay.blackboard")
 
+WORDS = 10_000  # of an exception: some quote all they were given
 BEAR = 1_000_000_000  # failures of agents are dealt with here, and never halt the pool
 
 
@@ -86,12 +89,19 @@ class Orchestrator:
     async def run(self) -> None:
         """Until `stop()`, SIGTERM, or an error that does not pass."""
         await self.start()
-        waiting = [asyncio.ensure_future(pool.wait()) for pool in self._pools]
+        loop, ended = asyncio.get_running_loop(), asyncio.Event()
+        with contextlib.suppress(NotImplementedError, RuntimeError, ValueError):  # not the main thread
+            loop.add_signal_handler(signal.SIGTERM, ended.set)
+        waiting = [
+            asyncio.ensure_future(each) for each in (*(pool.wait() for pool in self._pools), ended.wait())
+        ]
         try:
             done, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
             for each in done:
                 each.result()
         finally:
+            with contextlib.suppress(NotImplementedError, RuntimeError, ValueError):
+                loop.remove_signal_handler(signal.SIGTERM)
             for each in waiting:
                 each.cancel()
             await self.stop()
@@ -129,8 +139,9 @@ class Orchestrator:
     def _prepare(self) -> list[str]:
         options, topics = self.store.options, self.store.topics
         for agent in self._subscriptions:
-            ensure_topic(ErrorPolicy("dead_letter", topics.dlq(agent)), options, options["partitions"])
-        return ensure_retry_topics(options, topics, self.retry.topics)
+            policy = ErrorPolicy("dead_letter", topics.dlq(agent), max_raw_bytes=most_bytes(options))
+            ensure_topic(policy, options, options["partitions"])
+        return self.store.ensure_retry_topics(self.retry.topics)
 
     def _pool(self, group: str, topics: list[str], purpose: str) -> Pool:
         options = self.store.options
@@ -144,8 +155,8 @@ class Orchestrator:
             max_errors=BEAR,
             errors={_StoppingError: "halt"},
             # What agents make must go where `publish` would put it: one key, one partition.
-            **{"kafka.partitioner": PARTITIONER},
             **{"kafka." + name: value for name, value in options.passed_through().items()},
+            **{"kafka.partitioner": PARTITIONER, "kafka.message.max.bytes": most_bytes(options) + HEADROOM},
             **self._settings,
         )
         if not options["transactions"]:
@@ -162,16 +173,17 @@ class Orchestrator:
         value = record.raw or b""
         try:
             document, job = decode(value), job_of(record.headers, place)
-        except ArtifactError as error:
+            artifact = self.store._codec.artifact(document)
+        except (ArtifactError, ValueError) as error:
+            # Whatever is raised below is tried again for ever: a record that is wrong must not get there.
             self.stats.refused += 1
-            log.warning("%s-%d at offset %d is left out: %s", *place, error.message)
+            log.warning("%s-%d at offset %d is no artifact, and is left out: %s", *place, error)
             return
         await self._until_due(job)
-        artifact = self.store._codec.artifact(document)
         wanted = [
             each
             for each in self._subscriptions.values()
-            if job.agent in (None, each.agent) and each.wants(document, artifact)
+            if job.agent in (None, each.agent) and each.wants(document)
         ]
         results = await asyncio.gather(
             *(self._run_agent(each, record, job, document, artifact) for each in wanted)
@@ -214,6 +226,8 @@ class Orchestrator:
             return False, []
         counted, began = self.stats.of(who.agent, record.partition), time.monotonic()
         try:
+            if not who.passes(artifact):
+                return False, []
             with telemetry.handling(
                 who.agent, self.group_id, record.topic, record.partition, record.offset, document, record.headers,
                 self.store.transaction,
@@ -249,7 +263,7 @@ class Orchestrator:
                 "event=agent_failed agent=%s artifact=%s-%d-%d attempt=%d due_ms=%d error=%r",
                 agent, *job.origin, job.failed + 1, again.due_ms, error,
             )  # fmt: skip
-            headers = headers_of(again, record.headers, f"{type(error).__name__}: {error}")
+            headers = headers_of(again, record.headers, f"{type(error).__name__}: {error}"[:WORDS])
             return [Outgoing(self.store.topics.retry(again.failed), record.key, value, headers)]
         self.stats.of(agent, record.partition).dead += 1
         log.error(
@@ -257,5 +271,5 @@ class Orchestrator:
             agent, *job.origin, job.failed + 1, self.store.topics.dlq(agent), error,
         )  # fmt: skip
         letter = letter_of(job, agent, record.key, value, record.headers, error, now_ms, record.timestamp)
-        key, data, headers = letter.to_kafka()
+        key, data, headers = replace(letter, message=letter.message[:WORDS]).to_kafka()
         return [Outgoing(self.store.topics.dlq(agent), key, data, headers)]

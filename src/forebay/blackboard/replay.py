@@ -18,7 +18,6 @@ from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 from forebay.blackboard.artifact import decode, micros
 from forebay.blackboard.retries import Job, headers_of
 from forebay.blackboard.store import KafkaBlackboardStore
-from forebay.blackboard.topics import ensure_retry_topics
 from forebay.blackboard.writer import Outgoing
 from forebay.deadletter.letter import REPLAY_ID
 from forebay.errors import ArtifactError, ReadStalledError
@@ -53,7 +52,8 @@ async def replay(
     """Times are those of the records in the log: when they were published, and not when they say they were made."""
     await store.start()
     name = uuid.uuid4().hex
-    await asyncio.to_thread(ensure_retry_topics, store.options, store.topics, 1)
+    if not dry_run:
+        await asyncio.to_thread(store.ensure_retry_topics, 1)
     count = read = 0
     messages = _log(store.options, store.topics.artifacts, since, until)
     while chunk := await asyncio.to_thread(_take, messages):

@@ -29,7 +29,7 @@ class RetryPolicy:
 
     def wait_ms(self, failed: int) -> int:
         """After this many failures. The same for all, so that a retry topic is in the order in which it is due."""
-        return min(self.backoff_max_ms, self.backoff_ms * 2 ** (failed - 1))
+        return int(min(self.backoff_max_ms, self.backoff_ms * 2 ** (failed - 1)))
 
     @property
     def topics(self) -> int:

@@ -30,9 +30,9 @@ from forebay.blackboard.marks import Marks
 from forebay.blackboard.options import bind, node_name
 from forebay.blackboard.queries import Queries
 from forebay.blackboard.records import cloud_event, partition_key
-from forebay.blackboard.topics import Topics, ensure_topics
-from forebay.blackboard.writer import Outgoing, Placed, TransactionalWriter, Writer
-from forebay.errors import StoreClosedError
+from forebay.blackboard.topics import Topics, ensure_retry_topics, ensure_topics
+from forebay.blackboard.writer import HEADROOM, Outgoing, Placed, TransactionalWriter, Writer, most_bytes
+from forebay.errors import ArtifactError, StoreClosedError
 
 Consistency = Literal["own", "latest", "local"]
 
@@ -50,6 +50,7 @@ class KafkaBlackboardStore:
         self.options = bind({"bootstrap.servers": bootstrap_servers, **options})
         self.topics = Topics.of(self.options)
         self.node = node_name(self.options)
+        self._most_bytes = most_bytes(self.options)
         self._codec: Codec = codec or PlainCodec()
         self._starting = threading.Lock()
         self._written: Placed = {}
@@ -127,10 +128,17 @@ class KafkaBlackboardStore:
     def records_of(self, document: Document, span: Any = None) -> List[Outgoing]:
         """An artifact as what is written for it: the event, and the newest version by id."""
         value = encode(document)
+        if len(value) > self._most_bytes:
+            raise ArtifactError(
+                f"artifact {document['id']} of type '{document['type']}' has {len(value):,} bytes, and the most is "
+                f"{self._most_bytes:,}",
+                remedy="publish a reference to where it is, or raise 'kafka.message.max.bytes' here and max.message.bytes "
+                "of the topics",
+            )
         headers = cloud_event(document) + telemetry.context(span)
         return [
             Outgoing(self.topics.artifacts, partition_key(document), value, headers),
-            Outgoing(self.topics.by_id, document["id"].encode(), value, headers),
+            Outgoing(self.topics.by_id, document["id"].encode(), value),
         ]
 
     async def record_consumptions(self, records: Iterable[Any]) -> None:
@@ -150,6 +158,9 @@ class KafkaBlackboardStore:
         }
         key = f"{form['artifact_id']}:{record.consumer}:{record.run_id or ''}".encode()
         return Outgoing(self.topics.consumptions, key, json.dumps(form).encode())
+
+    def ensure_retry_topics(self, attempts: int) -> List[str]:
+        return ensure_retry_topics(self.options, self.topics, attempts, self._most_bytes + HEADROOM)
 
     def marks(self) -> Marks:
         """Who is done with what, as this process knows it."""

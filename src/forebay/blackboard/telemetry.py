@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cache
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,15 +17,22 @@ from forebay.blackboard.artifact import Document
 Placed = Mapping[tuple[str, int], int]
 
 
-def _otel() -> Any:
-    """OpenTelemetry's modules, where somebody looks at spans; None elsewhere."""
+@cache
+def _installed() -> Any:
+    """OpenTelemetry's modules; None where they are not installed, which takes long to find out."""
     try:
         from opentelemetry import propagate, trace
     except ImportError:
         return None
-    if isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
+    return SimpleNamespace(propagate=propagate, trace=trace)
+
+
+def _otel() -> Any:
+    """OpenTelemetry, where somebody looks at spans; None elsewhere."""
+    otel = _installed()
+    if otel is None or isinstance(otel.trace.get_tracer_provider(), otel.trace.ProxyTracerProvider):
         return None
-    return SimpleNamespace(propagate=propagate, trace=trace, tracer=trace.get_tracer("forebay.blackboard"))
+    return otel
 
 
 def _attributes(topic: str, document: Document, operation: str) -> dict[str, Any]:
@@ -50,7 +58,7 @@ def publishing(topic: str, document: Document) -> Iterator[Any]:
     if otel is None:
         yield None
         return
-    with otel.tracer.start_as_current_span(
+    with otel.trace.get_tracer("forebay.blackboard").start_as_current_span(
         f"send {topic}",
         kind=otel.trace.SpanKind.PRODUCER,
         attributes=_attributes(topic, document, "send"),
@@ -111,7 +119,7 @@ def handling(
         "messaging.consumer.group.name": group,
         "agent.name": agent,
     }
-    with otel.tracer.start_as_current_span(
+    with otel.trace.get_tracer("forebay.blackboard").start_as_current_span(
         f"agent {agent}",
         kind=otel.trace.SpanKind.CONSUMER,
         attributes=attributes,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -72,10 +73,11 @@ def ensure_topics(options: Options, topics: Topics) -> None:
     ensure(options, settings, partitions)
 
 
-def ensure_retry_topics(options: Options, topics: Topics, attempts: int) -> list[str]:
+def ensure_retry_topics(options: Options, topics: Topics, attempts: int, most_bytes: int) -> list[str]:
     """What waits in them must stay until it is tried, however long nobody tries."""
     names = [topics.retry(number) for number in range(1, attempts + 1)]
-    ensure(options, {name: {**_LOG, "retention.ms": "-1"} for name in names}, {})
+    config = {**_LOG, "retention.ms": "-1", "max.message.bytes": str(most_bytes)}
+    ensure(options, dict.fromkeys(names, config), {})
     return names
 
 
@@ -130,6 +132,20 @@ def _ensure(
             # Somebody else of this blackboard was quicker.
             if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                 raise
+    _await_known(cluster, missing)
+
+
+def _await_known(cluster: Cluster, names: list[str]) -> None:
+    """The broker answers before all of it knows of a new topic: for a moment it may say that there is none."""
+    deadline = time.monotonic() + TIMEOUT_S
+    while True:
+        try:
+            cluster.describe(names)
+            return
+        except UnknownTopicError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.02)
 
 
 def _check(admin: AdminClient, options: Options, policies: Mapping[str, str]) -> None:

@@ -25,6 +25,10 @@ log = logging.getLogger("forebay.blackboard")
 
 PATIENCE_S = 60.0
 POLL_S = 0.1
+MOST_BYTES = (
+    1_000_000  # of an artifact, unless 'kafka.message.max.bytes' says otherwise: what brokers take by default
+)
+HEADROOM = 1 << 20  # a retry and a dead letter are the artifact and what happened to it
 PARTITIONER = "murmur2_random"  # where Java's clients would put it
 SHARED = 500  # writes in one transaction: few enough to be over in a moment
 
@@ -65,8 +69,14 @@ class _Write:
         self.placed[key] = max(self.placed.get(key, 0), message.offset() + 1)
 
 
+def most_bytes(options: Options) -> int:
+    """The largest artifact that is published."""
+    return int(options.passed_through().get("message.max.bytes", MOST_BYTES))
+
+
 def producer_settings(options: Options) -> dict[str, Any]:
     return connection_settings(options) | {
+        "message.max.bytes": most_bytes(options) + HEADROOM,
         "client.id": options["client.id"],
         "acks": options["acks"],
         "enable.idempotence": options["enable.idempotence"] and options["acks"] == "all",

@@ -28,6 +28,7 @@ COMMANDS = {
     "schema": "schema.schema_app",
     "dlq": "dlq.dlq_app",
     "pool": "pool.pool_app",
+    "board": "board.board_app",
     "run": "run.run",
     "sql": "shell.sql",
     "show": "inspect.show",

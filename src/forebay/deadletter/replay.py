@@ -17,8 +17,8 @@ from typing import Any, Literal
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from forebay.deadletter.entry import REPLAY_ID, REPLAYED_FROM, Entry
-from forebay.deadletter.letter import Letter
+from forebay.deadletter.entry import Entry
+from forebay.deadletter.letter import REPLAY_ID, REPLAYED_FROM, Letter
 from forebay.deadletter.outcomes import (
     Identity,
     Intent,

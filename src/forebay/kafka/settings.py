@@ -46,6 +46,8 @@ _UNREACHABLE_CODES = {
     KafkaError.REQUEST_TIMED_OUT,
     KafkaError.LEADER_NOT_AVAILABLE,
     KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.UNKNOWN_LEADER_EPOCH,  # a topic that was just made, or whose leader has just changed
+    KafkaError.FENCED_LEADER_EPOCH,
     KafkaError.BROKER_NOT_AVAILABLE,
     KafkaError.NETWORK_EXCEPTION,
     KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
