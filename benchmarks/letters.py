@@ -8,7 +8,8 @@ costs is too little to be seen from there: that is measured in the native code, 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 
@@ -22,10 +23,17 @@ from benchmarks.peers.environment import PeerError
 from benchmarks.peers.session import Job, Opening, Reading
 from benchmarks.records import expected, values
 from benchmarks.report import Grid, Section, Spread
-from benchmarks.runner import prepare
+from benchmarks.runner import WORK, prepare
 from benchmarks.sessions import PeerSession
+from forebay.connectors.contract import SourceConfig
+from forebay.deadletter.bulk import BulkLetters
+from forebay.deadletter.policy import ErrorPolicy
+from forebay.deadletter.router import Router
+from forebay.deadletter.topic import ensure_topic
+from forebay.deadletter.writer import Destination
 from forebay.devstack import DevStack
 from forebay.formats import decoder
+from forebay.kafka.connector import KafkaSource
 from forebay.native import native
 
 PARTITIONS = 4
@@ -69,7 +77,7 @@ CASES = (
     SPARK_POISON,
 )
 # what is claimed, over what, and the least that it may be
-CLAIMS = (
+CLAIMS: tuple[tuple[Case, Case, float | None], ...] = (
     (CLEAN_LETTERS, CLEAN_SKIP, 0.98),
     (POISON_SKIP, CLEAN_SKIP, 0.95),
     (POISON_LIMITED, CLEAN_LETTERS, 0.95),
@@ -103,8 +111,10 @@ def bad_in(records: int) -> int:
 
 def measure(console: Console, records: int = 1_000_000, rounds: int = 5) -> Section:
     walls: dict[Case, list[float]] = {case: [] for case in CASES}
+    cpus: dict[Case, list[float]] = {case: [] for case in CASES}
     with DevStack() as stack, ExitStack() as ends:
         _produce(stack.bootstrap_servers, records)
+        alone = _alone(console, stack.bootstrap_servers, records, rounds)
         sessions = {}
         for peer in (forebay_sql.PEER, spark_sql.PEER):
             ready = prepare(peer)
@@ -115,23 +125,27 @@ def measure(console: Console, records: int = 1_000_000, rounds: int = 5) -> Sect
         for number in range(rounds):
             for turn in range(len(CASES)):
                 case = CASES[(turn + number) % len(CASES)]
-                walls[case].append(wall := _read(sessions[case.peer], case, records))
+                wall, cpu = _read(sessions[case.peer], case, records)
+                walls[case].append(wall)
+                cpus[case].append(cpu)
                 console.print(
                     f"round {number + 1} of {rounds}, {case.name}: {records / wall:,.0f} good records/s"
                 )
     rows = []
     for case, found in walls.items():
-        rate, wall = Spread.of([records / each for each in found]), Spread.of(found)
+        rate, cpu = Spread.of([records / each for each in found]), Spread.of(cpus[case])
         assert rate is not None
-        assert wall is not None
-        rows.append((case.peer.name, case.name, rate.show(0), wall.show()))
+        assert cpu is not None
+        rows.append((case.peer.name, case.name, rate.show(0), cpu.show()))
     intro = (
         f"{records:,} good JSON records of about 120 bytes in {PARTITIONS} partitions; the poisoned topic has "
         f"{bad_in(records):,} bad ones more, of about that size: cut short, of a wrong type, an array, not UTF-8. A "
         f"view that counts and sums. Wall time net of starting the query; {rounds} rounds in turn, median and range."
     )
-    grids = (Grid(("peer", "case", "good records/s", "net wall s"), tuple(rows)), _costs())
-    return Section(TITLE, intro, grids, (*_ratios(walls), *_bounds(grids[1])))
+    costs = _costs()
+    grids = (Grid(("peer", "case", "good records/s", "net CPU s"), tuple(rows)), alone[0], costs)
+    notes = (*_ratios("good records/s", walls), *_ratios("CPU time", cpus), *alone[1], *_bounds(costs))
+    return Section(TITLE, intro, grids, notes)
 
 
 def _produce(servers: str, records: int) -> None:
@@ -140,7 +154,9 @@ def _produce(servers: str, records: int) -> None:
         topics.fill(servers, f"poison{name}", poisoned(size), size + bad_in(size), PARTITIONS)
 
 
-def _read(session: PeerSession, case: Case, records: int) -> float:
+def _read(session: PeerSession, case: Case, records: int) -> tuple[float, float]:
+    """Seconds of wall and of CPU time, net of starting the query."""
+
     def reading(name: str, size: int) -> Reading:
         clause = case.on_error.format(dlq=f"dlq-{case.topic}")
         topic = f"{case.topic}{name}"
@@ -153,16 +169,69 @@ def _read(session: PeerSession, case: Case, records: int) -> float:
         timing.answer != right and case is not SPARK_POISON
     ):  # which counts them, and sums what it made of them
         raise PeerError(f"{case.name}: {timing.answer}, not {right}")
-    return timing.wall_s - timing.start_wall_s
+    return timing.wall_s - timing.start_wall_s, timing.cpu_s - timing.start_cpu_s
 
 
-def _ratios(walls: dict[Case, list[float]]) -> Iterator[str]:
-    for ours, base, least in CLAIMS:
-        found = Spread.of([b / a for a, b in zip(walls[ours], walls[base], strict=True)])
-        assert found is not None
-        text = f"{ours.peer.name}: good records/s, {ours.name} / {base.name}: **{found.show()}**"
+def _alone(console: Console, servers: str, records: int, rounds: int) -> tuple[Grid, list[str]]:
+    """The reading task by itself, in this process, until its letters are durable; CPU µs a good record."""
+    cases = (CLEAN_SKIP, CLEAN_LETTERS, POISON_SKIP, POISON_LETTERS)
+    cpus: dict[Case, list[float]] = {case: [] for case in cases}
+    for number in range(rounds + 1):  # the first is to warm up
+        for case in cases if number % 2 else reversed(cases):
+            options = {
+                "bootstrap.servers": servers,
+                "topic": case.topic,
+                "group.id": "alone",
+                "format": "json",
+            }
+            config = SourceConfig(
+                "alone", "kafka", options | {"startup.mode": "earliest"}, trade_columns("medium")
+            )
+            began = time.process_time()
+            found = _task(KafkaSource(config), case.on_error == ALL)
+            took = time.process_time() - began
+            if found != records:
+                raise PeerError(f"{case.name}: {found:,} rows, not {records:,}")
+            if number:
+                cpus[case].append(took * 1e6 / records)
+    shown = [(case.name, spread.show()) for case in cases if (spread := Spread.of(cpus[case]))]
+    grid = Grid(
+        ("case", "CPU µs a good record"), tuple(shown), title="The reading task by itself, without Spark"
+    )
+    wanted = [claim for claim in CLAIMS if claim[0] in cases and claim[1] in cases]
+    return grid, list(_ratios("CPU time of the reading task alone", cpus, wanted))
+
+
+def _task(source: KafkaSource, letters: bool) -> int:
+    policy = ErrorPolicy("dead_letter", "dlq-alone", max_per_second=0) if letters else ErrorPolicy()
+    if letters:
+        ensure_topic(policy, source.options, PARTITIONS)
+    rows = 0
+    for split in source.plan_batches(source.initial_offsets(), source.end_offsets(), 2):
+        bulk = BulkLetters.open("alone", policy, source.options) if letters else None
+        router = Router("alone", policy, split, WORK, _no_plain_letters, None, bulk)
+        source.wanted = router.wanted
+        for batch in source.read_batch(split):
+            rows += batch.records.num_rows
+            router.see(batch)
+        router.finish()
+    return rows
+
+
+def _no_plain_letters() -> Destination:
+    raise PeerError("a letter that was not made in native code")
+
+
+def _ratios(
+    what: str, found: dict[Case, list[float]], claims: Sequence[tuple[Case, Case, float | None]] = CLAIMS
+) -> Iterator[str]:
+    """By how much the base takes less than ours: 1 is as fast."""
+    for ours, base, least in claims:
+        spread = Spread.of([b / a for a, b in zip(found[ours], found[base], strict=True)])
+        assert spread is not None
+        text = f"{what}, {base.peer.name}: {ours.name} as good as {base.name}: **{spread.show()}**"
         if least is not None:
-            text += f"; at least {least:.2f} {'holds' if found.median >= least else '**does not hold**'}"
+            text += f"; at least {least:.2f} {'holds' if spread.median >= least else '**does not hold**'}"
         yield text + "."
 
 

@@ -38,7 +38,7 @@ impl Sample {
             put_var_bytes(&mut body, None);
             put_var_bytes(&mut body, Some(value));
             put_varlong(&mut body, 0);
-            parcels.push(0, None, &body);
+            parcels.push(0, None, body.len(), |out| out.extend(&body));
         }
         match parcels.take(true, 0).as_mut_slice() {
             [parcel] => Ok(Sample { answer: parcel.sealed().to_vec(), count: values.len() }),

@@ -40,6 +40,11 @@ impl<'a> Record<'a> {
         Ok(found)
     }
 
+    /// How many bytes they take.
+    pub fn headers_size(&self) -> usize {
+        self.headers.1.len()
+    }
+
     /// How many there are, and all of them as they stand in the batch.
     pub fn raw_headers(&self) -> Result<(usize, &'a [u8]), Damaged> {
         let mut view = View::new(self.headers.1);

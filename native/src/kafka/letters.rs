@@ -10,6 +10,8 @@ use ring::digest;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 const CONNECT: &str = "__connect.errors.";
+/// The headers that every letter has, and what those that differ take more.
+const FIXED: usize = 400;
 
 /// What a letter carries of the record's own value.
 #[derive(Clone, Copy)]
@@ -95,6 +97,16 @@ impl Form {
             name(&mut self.failed_at, "forebay.size");
         }
         now
+    }
+
+    /// A letter takes about so many bytes, and hardly ever more.
+    pub fn most(&self, origin: &[u8], refusal: &Refusal, record: Option<&Record<'_>>) -> usize {
+        let own = record.map_or(0, |record| {
+            let value = record.value.map_or(0, |value| value.len().min(self.carried.most));
+            value + record.key.map_or(0, <[u8]>::len) + record.headers_size()
+        });
+        let said = 2 * refusal.reason().len() + 3 * refusal.path().len();
+        own + said + origin.len() + FIXED + self.told[0][0].len() + self.own[0].len()
     }
 
     /// Append key, value and headers of the letter, as they stand in a record batch. Without the record, which

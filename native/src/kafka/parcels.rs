@@ -1,11 +1,13 @@
 //! Letters as record batches: which partition each goes to, and how they are packed.
 
-use crate::kafka::wire::{Damaged, View, put_varlong, varlong_size};
+use crate::kafka::wire::{Damaged, View, put_varlong};
 use flate2::Crc;
 
 /// A batch is closed at so many bytes: what brokers take unless they are told otherwise.
 const FULL: usize = 900_000;
 const HEAD: usize = 61;
+/// Bytes that the length of a record takes, from 64 bytes to 8 KB.
+const USUAL: usize = 2;
 const MOST_SPARE: usize = 8;
 
 /// A record batch that is being filled, or is on its way.
@@ -36,14 +38,23 @@ impl Parcel {
         self.bytes.len()
     }
 
-    fn push(&mut self, now: i64, body: &[u8]) {
-        let (time, place) = (now - self.times.0, i64::from(self.count));
-        let length = 1 + varlong_size(time) + varlong_size(place) + body.len();
-        put_varlong(&mut self.bytes, length as i64);
-        self.bytes.push(0); // attributes
-        put_varlong(&mut self.bytes, time);
-        put_varlong(&mut self.bytes, place);
-        self.bytes.extend_from_slice(body);
+    /// Add a record, of which `write` appends key, value and headers.
+    fn push(&mut self, now: i64, write: impl FnOnce(&mut Vec<u8>)) {
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(&[0, 0, 0]); // room for the length of most records, and no attributes
+        put_varlong(&mut self.bytes, now - self.times.0);
+        put_varlong(&mut self.bytes, self.count.into());
+        write(&mut self.bytes);
+        let length = self.bytes.len() - start - USUAL;
+        if (64..8192).contains(&length) {
+            let zigzag = length << 1;
+            self.bytes[start] = zigzag as u8 | 0x80;
+            self.bytes[start + 1] = (zigzag >> 7) as u8;
+        } else {
+            let mut written = Vec::new();
+            put_varlong(&mut written, length as i64);
+            self.bytes.splice(start..start + USUAL, written);
+        }
         self.times.1 = now;
         self.count += 1;
     }
@@ -116,13 +127,20 @@ impl Parcels {
         }
     }
 
-    pub fn push(&mut self, now: i64, key: Option<&[u8]>, body: &[u8]) -> Slot {
+    /// Add a letter of about this size, of which `write` appends key, value and headers.
+    pub fn push(
+        &mut self,
+        now: i64,
+        key: Option<&[u8]>,
+        size: usize,
+        write: impl FnOnce(&mut Vec<u8>),
+    ) -> Slot {
         let number = match key {
             Some(key) if !key.is_empty() => partition(key, self.open.len()),
             _ => self.turn,
         };
         let full = &self.parcels[self.open[number]];
-        if full.count > 0 && full.size() + body.len() > FULL {
+        if full.count > 0 && full.size() + size > FULL {
             self.open[number] = self.parcels.len();
             let room = self.spare.pop().unwrap_or_else(|| Vec::with_capacity(FULL + FULL / 8));
             self.parcels.push(Parcel::new(number as i32, now, room));
@@ -130,7 +148,7 @@ impl Parcels {
         }
         let parcel = self.open[number];
         let start = self.parcels[parcel].size();
-        self.parcels[parcel].push(now, body);
+        self.parcels[parcel].push(now, write);
         Slot { parcel, start }
     }
 
@@ -187,11 +205,14 @@ mod tests {
         body.extend(vec![7; 400_000]);
         put_varlong(&mut body, 0);
         let keys: Vec<Vec<u8>> = (0..40_u8).map(|n| if n % 4 == 0 { Vec::new() } else { vec![n] }).collect();
-        let slots: Vec<Slot> = keys.iter().map(|key| parcels.push(1_001, Some(key), &body)).collect();
+        let slots: Vec<Slot> = keys
+            .iter()
+            .map(|key| parcels.push(1_001, Some(key), body.len(), |out| out.extend(&body)))
+            .collect();
         slots[30..].iter().rev().for_each(|slot| parcels.pop(slot));
         let mut sent = parcels.take(false, 1_002);
         assert!(!sent.is_empty());
-        parcels.push(1_003, None, &body);
+        parcels.push(1_003, None, body.len(), |out| out.extend(&body));
         sent.extend(parcels.take(true, 1_004));
         assert_eq!(sent.iter().map(|parcel| parcel.count).sum::<i32>(), 31);
         assert_eq!(sent.iter().map(|parcel| parcel.letters().len()).sum::<usize>(), 31);

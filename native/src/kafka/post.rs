@@ -46,7 +46,6 @@ pub struct Post {
     parcels: Option<Parcels>,
     staged: Vec<Staged>,
     now: i64,
-    body: Vec<u8>,
     queue: VecDeque<Parcel>,
     flights: HashMap<i32, Flight>,
     returned: Vec<Letter>,
@@ -75,7 +74,6 @@ impl Post {
             parcels: None,
             staged: Vec::new(),
             now: 0,
-            body: Vec::new(),
             queue: VecDeque::new(),
             flights: HashMap::new(),
             returned: Vec::new(),
@@ -109,9 +107,12 @@ impl Post {
             self.unwritten += 1;
             return;
         };
-        self.body.clear();
-        self.form.write(&mut self.body, &self.origins[range].2, offset, refusal, record);
-        let slot = parcels.push(self.now, record.and_then(|record| record.key), &self.body);
+        let (form, origin) = (&self.form, &self.origins[range].2);
+        let size = form.most(origin, refusal, record);
+        let slot = parcels.push(self.now, record.and_then(|record| record.key), size, |out| {
+            out.reserve(size);
+            form.write(out, origin, offset, refusal, record);
+        });
         self.staged.push(Staged { slot, range, offset });
     }
 

@@ -152,12 +152,6 @@ pub fn put_varlong(out: &mut Vec<u8>, value: i64) {
     out.push(rest as u8);
 }
 
-/// How many bytes `put_varlong` takes.
-pub fn varlong_size(value: i64) -> usize {
-    let bits = 64 - ((value << 1) ^ (value >> 63)).leading_zeros() as usize;
-    bits.max(1).div_ceil(7)
-}
-
 #[inline]
 pub fn put_var_bytes(out: &mut Vec<u8>, value: Option<&[u8]>) {
     put_varlong(out, value.map_or(-1, |value| value.len() as i64));
@@ -182,7 +176,6 @@ mod tests {
             let mut written = Vec::new();
             put_varlong(&mut written, value);
             assert_eq!(written, bytes);
-            assert_eq!(varlong_size(value), bytes.len());
         }
         assert_eq!(View::new(&[0x80]).varlong(), Err(Damaged));
         assert_eq!(View::new(&[0x80; 11]).varlong(), Err(Damaged));
