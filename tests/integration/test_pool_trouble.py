@@ -185,7 +185,7 @@ def test_one_stuck_record_holds_up_neither_its_partition_nor_the_others(cluster:
         await pool.start(handle)
         await until(lambda: done[1] == 2000, "the other partition is done")
         await until(lambda: pool.stats().partitions[0].paused, "its own is paused when enough is beyond it")
-        assert 505 <= done[0] + 1 <= 505 + 2000
+        await until(lambda: done[0] >= 400, "what was read before that is done")
         before = done[0]
         stats = pool.stats().partitions[0]
         assert stats.frontier == 5

@@ -11,7 +11,7 @@ from typing import Any
 
 import orjson
 
-from forebay.errors import BadRecordError, NoColumnsError, OptionValueError
+from forebay.errors import BadRecordError, NoColumnsError, OptionValueError, StatementError
 from forebay.options import Options
 from forebay.pool.record import Record
 
@@ -97,21 +97,20 @@ def _columns(options: Options) -> Any:
 
 
 def _declared(text: str) -> Any:
-    import sqlglot
+    """As CREATE SOURCE reads them: there is one grammar of columns."""
     from pyspark.sql.types import StructField, StructType
-    from sqlglot import exp
 
-    from forebay.sql.types import spark_type
+    from forebay.sql import CreateSource, parse_one
 
     try:
-        table = sqlglot.parse_one(f"CREATE TABLE t ({text})", dialect="spark")
-    except sqlglot.ParseError as error:
-        raise OptionValueError(f"'columns' cannot be {text!r}: {error}", option="columns") from None
-    fields = [
-        StructField(
-            column.name, spark_type(column.args["kind"]), not column.find(exp.NotNullColumnConstraint)
-        )
-        for column in table.find_all(exp.ColumnDef)
-        if column.parent is table.this
-    ]
-    return StructType(fields)
+        statement = parse_one(f"CREATE SOURCE pool ({text}) FROM KAFKA (topic = 'pool') FORMAT JSON")
+    except StatementError as error:
+        raise OptionValueError(
+            f"'columns' cannot be {text!r}: {error.message}",
+            option="columns",
+            remedy=error.remedy or "for example columns='id BIGINT, name STRING'",
+        ) from None
+    assert isinstance(statement, CreateSource)
+    return StructType(
+        [StructField(column.name, column.type, column.nullable) for column in statement.columns]
+    )

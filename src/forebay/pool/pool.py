@@ -325,13 +325,19 @@ class Pool:
     def _failed(self, record: Record, error: BaseException) -> None:
         attempt = record.attempt
         verdict = self._policy.verdict(error, attempt)
+        fields = {  # for formatters that write logs as JSON
+            "pool": self.name, "topic": record.topic, "partition": record.partition, "offset": record.offset,
+            "attempt": attempt, "error_type": type(error).__qualname__,
+        }  # fmt: skip
         if verdict is Verdict.dead_letter and self._letters is None:
             verdict = Verdict.halt
         if verdict is Verdict.retry:
             self.retries += 1
             record._attempts = attempt
             wait_s = self._policy.wait_s(attempt)
-            log.info("%r: attempt %d failed, again in %.2f s: %r", record, attempt, wait_s, error)
+            log.info(
+                "%r: attempt %d failed, again in %.2f s: %r", record, attempt, wait_s, error, extra=fields
+            )
             self._loop.call_later(wait_s, self._crew.again, record)
         elif verdict is Verdict.dead_letter:
             assert self._letters is not None
@@ -339,11 +345,11 @@ class Pool:
             self._letters.put(record, kind, _message(error))
         elif verdict is Verdict.skip:
             self.skipped += 1
-            log.warning("%r is skipped after %d attempts: %r", record, attempt, error)
+            log.warning("%r is skipped after %d attempts: %r", record, attempt, error, extra=fields)
             self._crew.finished(record)
         else:
             self.halted += 1
-            log.error("%r stays unfinished after %d attempts: %r", record, attempt, error)
+            log.error("%r stays unfinished after %d attempts: %r", record, attempt, error, extra=fields)
             if self.halted > self.options["max.errors"]:
                 halted = PoolHaltedError(
                     f"pool '{self.name}' halts: {self.halted} records have failed, more than 'max.errors' = "
