@@ -59,7 +59,6 @@ class Throttle:
         self._monitor = LagMonitor(options, topic, group) if group else None
         self._looked = 0.0
         self._held = False
-        self._looking: asyncio.Task[None] | None = None
 
     @property
     def held(self) -> bool:
