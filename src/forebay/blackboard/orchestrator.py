@@ -145,6 +145,13 @@ class Orchestrator:
 
     def _pool(self, group: str, topics: list[str], purpose: str) -> Pool:
         options = self.store.options
+        settings: dict[str, Any] = {
+            # What agents make must go where `publish` would put it: one key, one partition.
+            **{"kafka." + name: value for name, value in options.passed_through().items()},
+            "kafka.partitioner": PARTITIONER,
+            "kafka.message.max.bytes": most_bytes(options) + HEADROOM,
+            **self._settings,
+        }
         pool = Pool(
             bootstrap_servers=options["bootstrap.servers"],
             topics=topics,
@@ -154,10 +161,7 @@ class Orchestrator:
             max_attempts=0,
             max_errors=BEAR,
             errors={_StoppingError: "halt"},
-            # What agents make must go where `publish` would put it: one key, one partition.
-            **{"kafka." + name: value for name, value in options.passed_through().items()},
-            **{"kafka.partitioner": PARTITIONER, "kafka.message.max.bytes": most_bytes(options) + HEADROOM},
-            **self._settings,
+            **settings,
         )
         if not options["transactions"]:
             return pool

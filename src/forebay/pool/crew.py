@@ -33,7 +33,7 @@ class Order(StrEnum):
     key = "key"
     """Those of different keys; records of one key one after another. A record without a key is in no order."""
 
-    partition = "partition"
+    partition = "partition"  # type: ignore[assignment]  # str has a method of that name
     """Those of different partitions."""
 
 

@@ -179,7 +179,7 @@ class Feed:
             if self._all_paused:
                 self._pause_all(False)
             # consume() waits until it has all that it was asked for, poll() until there is one.
-            messages = self._consumer.consume(min(room, CHUNK), 0)
+            messages: list[Any] = self._consumer.consume(min(room, CHUNK), 0)
             if messages:
                 return messages
             message = self._consumer.poll(IDLE_POLL_S)

@@ -36,6 +36,12 @@ class Timer(float):
     """A `TimerHandle` in all that the loop and its users look at, and the time itself in what `heapq` looks at."""
 
     __slots__ = ("_args", "_callback", "_cancelled", "_context", "_loop", "_scheduled")
+    _args: Any
+    _callback: Any
+    _cancelled: bool
+    _context: Context
+    _loop: Any
+    _scheduled: bool
 
     def cancel(self) -> None:
         if not self._cancelled:
@@ -45,7 +51,7 @@ class Timer(float):
             self._callback = self._args = None  # what they hold on to is free
 
     def cancelled(self) -> bool:
-        return self._cancelled  # type: ignore[no-any-return]
+        return self._cancelled
 
     def when(self) -> float:
         return float(self)
@@ -74,12 +80,12 @@ class PoolLoop(asyncio.SelectorEventLoop):
     def __init__(self) -> None:
         super().__init__(ExactSelector())
 
-    def call_later(
+    def call_later(  # type: ignore[override]
         self, delay: float, callback: Callable[..., object], *args: Any, context: Context | None = None
     ) -> Any:
         return self.call_at(self.time() + delay, callback, *args, context=context)
 
-    def call_at(
+    def call_at(  # type: ignore[override]
         self, when: float, callback: Callable[..., object], *args: Any, context: Context | None = None
     ) -> Any:
         self._check_closed()  # type: ignore[attr-defined]

@@ -241,6 +241,7 @@ class Pool:
 
     def _make_feed(self) -> Feed:
         options = self.options
+        feed: Feed
         reset = {"none": "error"}.get(options["auto.offset.reset"], options["auto.offset.reset"])
         settings = consumer_settings(options) | {
             "auto.offset.reset": reset,

@@ -30,6 +30,11 @@ class Record:
         "_value",
         "done",
     )
+    _attempts: int
+    _lane: Any
+    _outbox: list[Any]
+    _refusal: tuple[str, str]
+    _value: Any
 
     def __init__(self, message: Any, lease: Lease | None) -> None:
         self._message = message
