@@ -95,7 +95,7 @@ FORMS = {
 }  # fmt: skip
 SOURCE = """
 CREATE SOURCE {form} (id BIGINT NOT NULL, price {price}, tags ARRAY<STRING>)
-FROM KAFKA (brokers = '{brokers}', topic = '{topic}', group_id = '{topic}', max_records_per_batch = 400{options})
+FROM KAFKA (brokers = '{brokers}', topic = '{topic}', group_id = '{topic}', max_records_per_batch = 800{options})
 FORMAT {form} ON ERROR = 'dead_letter' WITH (dead_letter_topic = '{dlq}', max_errors_per_second = 0);
 CREATE MATERIALIZED VIEW {form}_v AS SELECT id FROM {form};
 """

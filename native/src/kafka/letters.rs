@@ -9,9 +9,18 @@ use crate::refusal::{Kind, Refusal};
 use ring::digest;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-const CONNECT: &str = "__connect.errors.";
-/// The headers that every letter has, and what those that differ take more.
-const FIXED: usize = 400;
+/// The headers that every letter has, and what those that differ take more, in bytes.
+const FIXED: usize = 700;
+
+/// The names of headers whose values differ, each with its length in front, as a record batch has it.
+const OFFSET: &[u8; 24] = b"\x2e__connect.errors.offset";
+const MESSAGE: &[u8; 35] = b"\x44__connect.errors.exception.message";
+const OWN_MESSAGE: &[u8; 22] = b"\x2aforebay.error.message";
+const FIELD: &[u8; 20] = b"\x26forebay.error.field";
+const TIMESTAMP: &[u8; 21] = b"\x28forebay.timestamp.ms";
+const SIZE: &[u8; 13] = b"\x18forebay.size";
+const SHA256: &[u8; 15] = b"\x1cforebay.sha256";
+const HEADERS: &[u8; 16] = b"\x1eforebay.headers";
 
 /// What a letter carries of the record's own value.
 #[derive(Clone, Copy)]
@@ -22,69 +31,36 @@ pub struct Carried {
     pub most: usize,
 }
 
-/// The parts of a letter that are the same in many, each up to the name of a header whose value is not.
 pub struct Form {
+    source: String,
     carried: Carried,
-    /// By kind, of a value and of a key: up to the message.
-    told: Vec<[Vec<u8>; 2]>,
-    /// By kind: up to the message, once more.
-    own: Vec<Vec<u8>>,
     now: i64,
-    /// When it failed: up to the size.
+    /// The header that says when it failed.
     failed_at: Vec<u8>,
-    field: Vec<u8>,
-    timestamp: Vec<u8>,
-    sha256: Vec<u8>,
-    headers: Vec<u8>,
-}
-
-/// The first headers of every letter of a partition: up to the offset.
-pub fn origin(topic: &str, number: i32) -> Vec<u8> {
-    let mut out = Vec::new();
-    header(&mut out, &format!("{CONNECT}topic"), topic.as_bytes());
-    header(&mut out, &format!("{CONNECT}partition"), number.to_string().as_bytes());
-    name(&mut out, &format!("{CONNECT}offset"));
-    out
 }
 
 impl Form {
     pub fn new(source: &str, carried: Carried) -> Self {
-        let told = |kind: Kind, stage: &[u8]| {
-            let mut out = Vec::new();
-            for (name, value) in [
-                ("connector.name", source.as_bytes()),
-                ("stage", stage),
-                ("class.name", b"forebay"),
-                ("exception.class.name", kind.name().as_bytes()),
-            ] {
-                header(&mut out, &format!("{CONNECT}{name}"), value);
-            }
-            name(&mut out, &format!("{CONNECT}exception.message"));
-            out
-        };
-        let own = |kind: Kind| {
-            let mut out = Vec::new();
-            header(&mut out, "forebay.source", source.as_bytes());
-            header(&mut out, "forebay.error.kind", kind.name().as_bytes());
-            name(&mut out, "forebay.error.message");
-            out
-        };
-        let named = |text: &str| {
-            let mut out = Vec::new();
-            name(&mut out, text);
-            out
-        };
-        Form {
-            carried,
-            told: Kind::ALL.map(|kind| [told(kind, b"VALUE_CONVERTER"), told(kind, b"KEY_CONVERTER")]).into(),
-            own: Kind::ALL.map(own).into(),
-            now: 0,
-            failed_at: Vec::new(),
-            field: named("forebay.error.field"),
-            timestamp: named("forebay.timestamp.ms"),
-            sha256: named("forebay.sha256"),
-            headers: named("forebay.headers"),
+        Form { source: source.into(), carried, now: 0, failed_at: Vec::new() }
+    }
+
+    /// The headers that are the same in all letters of a partition, a kind and a stage.
+    pub fn head(&self, topic: &str, number: i32, kind: Kind, of_key: bool) -> Vec<u8> {
+        let stage = if of_key { "KEY_CONVERTER" } else { "VALUE_CONVERTER" };
+        let mut out = Vec::new();
+        for (name, value) in [
+            ("__connect.errors.topic", topic),
+            ("__connect.errors.partition", &number.to_string()),
+            ("__connect.errors.connector.name", &self.source),
+            ("__connect.errors.stage", stage),
+            ("__connect.errors.class.name", "forebay"),
+            ("__connect.errors.exception.class.name", kind.name()),
+            ("forebay.source", &self.source),
+            ("forebay.error.kind", kind.name()),
+        ] {
+            header(&mut out, name, value);
         }
+        out
     }
 
     /// Look at the clock: what is refused from here on failed now. Returns milliseconds.
@@ -93,20 +69,18 @@ impl Form {
         if now != self.now {
             self.now = now;
             self.failed_at.clear();
-            header(&mut self.failed_at, "forebay.failed.at.ms", now.to_string().as_bytes());
-            name(&mut self.failed_at, "forebay.size");
+            header(&mut self.failed_at, "forebay.failed.at.ms", &now.to_string());
         }
         now
     }
 
     /// A letter takes about so many bytes, and hardly ever more.
-    pub fn most(&self, origin: &[u8], refusal: &Refusal, record: Option<&Record<'_>>) -> usize {
+    pub fn most(&self, refusal: &Refusal, record: Option<&Record<'_>>) -> usize {
         let own = record.map_or(0, |record| {
             let value = record.value.map_or(0, |value| value.len().min(self.carried.most));
             value + record.key.map_or(0, <[u8]>::len) + record.headers_size()
         });
-        let said = 2 * refusal.reason().len() + 3 * refusal.path().len();
-        own + said + origin.len() + FIXED + self.told[0][0].len() + self.own[0].len()
+        own + 2 * refusal.reason().len() + 3 * refusal.path().len() + 2 * self.source.len() + FIXED
     }
 
     /// Append key, value and headers of the letter, as they stand in a record batch. Without the record, which
@@ -114,7 +88,7 @@ impl Form {
     pub fn write(
         &self,
         out: &mut Vec<u8>,
-        origin: &[u8],
+        head: &[u8],
         offset: i64,
         refusal: &Refusal,
         record: Option<&Record<'_>>,
@@ -134,62 +108,78 @@ impl Form {
         let optional = [path.is_some(), timestamp.is_some(), hidden.is_some()];
         let count = own_count + 14 + optional.iter().filter(|there| **there).count();
         put_varlong(out, count as i64);
-        let (kind, mut digits) = (refusal.kind as usize, itoa::Buffer::new());
-        for part in [own, origin] {
-            out.extend_from_slice(part);
+        if own_count > 0 {
+            out.extend_from_slice(own);
         }
-        put_value(out, digits.format(offset).as_bytes());
-        out.extend_from_slice(&self.told[kind][usize::from(refusal.of_key)]);
-        put_message(out, refusal);
-        out.extend_from_slice(&self.own[kind]);
-        put_message(out, refusal);
+        out.extend_from_slice(head);
         out.extend_from_slice(&self.failed_at);
-        let size = record.map_or(-1, |_| value.map_or(0, <[u8]>::len) as i64);
-        put_value(out, digits.format(size).as_bytes());
+        let mut digits = itoa::Buffer::new();
+        out.extend_from_slice(OFFSET);
+        put_text(out, digits.format(offset));
+        out.extend_from_slice(MESSAGE);
+        let said = out.len();
+        put_message(out, refusal);
+        let said = said..out.len();
+        out.extend_from_slice(OWN_MESSAGE);
+        out.extend_from_within(said);
+        out.extend_from_slice(SIZE);
+        put_text(out, digits.format(record.map_or(-1, |_| value.map_or(0, <[u8]>::len) as i64)));
         if let Some(path) = path {
-            out.extend_from_slice(&self.field);
-            put_value(out, path.as_bytes());
+            out.extend_from_slice(FIELD);
+            put_text(out, path);
         }
         if let Some(timestamp) = timestamp {
-            out.extend_from_slice(&self.timestamp);
-            put_value(out, digits.format(timestamp).as_bytes());
+            out.extend_from_slice(TIMESTAMP);
+            put_text(out, digits.format(timestamp));
         }
         if let Some(hidden) = hidden {
-            out.extend_from_slice(&self.sha256);
-            put_value(out, sha256(hidden).as_bytes());
+            out.extend_from_slice(SHA256);
+            put_text(out, &sha256(hidden));
         }
-        out.extend_from_slice(&self.headers);
-        put_value(out, digits.format(own_count).as_bytes());
+        out.extend_from_slice(HEADERS);
+        put_text(out, digits.format(own_count));
     }
 }
 
-fn name(out: &mut Vec<u8>, name: &str) {
-    put_value(out, name.as_bytes());
-}
-
-fn header(out: &mut Vec<u8>, name: &str, value: &[u8]) {
-    put_value(out, name.as_bytes());
-    put_value(out, value);
+fn header(out: &mut Vec<u8>, name: &str, value: &str) {
+    put_text(out, name);
+    put_text(out, value);
 }
 
 #[inline]
-fn put_value(out: &mut Vec<u8>, value: &[u8]) {
-    put_varlong(out, value.len() as i64);
-    out.extend_from_slice(value);
+fn put_text(out: &mut Vec<u8>, text: &str) {
+    put_varlong(out, text.len() as i64);
+    out.extend_from_slice(text.as_bytes());
 }
 
 /// As `Refusal::message` has it, without making a text of it.
 fn put_message(out: &mut Vec<u8>, refusal: &Refusal) {
-    let (path, reason) = (refusal.path().as_bytes(), refusal.reason().as_bytes());
+    let (path, reason) = (refusal.path(), refusal.reason());
     if path.is_empty() {
-        return put_value(out, reason);
+        return put_text(out, reason);
     }
     put_varlong(out, (path.len() + 2 + reason.len()) as i64);
-    for part in [path, b": ", reason] {
-        out.extend_from_slice(part);
-    }
+    out.extend_from_slice(path.as_bytes());
+    out.extend_from_slice(b": ");
+    out.extend_from_slice(reason.as_bytes());
 }
 
 fn sha256(bytes: &[u8]) -> String {
     digest::digest(&digest::SHA256, bytes).as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_as_long_as_they_say() {
+        for name in [&OFFSET[..], MESSAGE, OWN_MESSAGE, FIELD, TIMESTAMP, SIZE, SHA256, HEADERS] {
+            let mut written = Vec::new();
+            let text = name.iter().position(|byte| byte.is_ascii_lowercase() || *byte == b'_');
+            let text = std::str::from_utf8(&name[text.unwrap_or_default()..]).unwrap_or_default();
+            put_text(&mut written, text);
+            assert_eq!(written, name);
+        }
+    }
 }

@@ -5,12 +5,12 @@
 use crate::kafka::batches::Record;
 use crate::kafka::client::{Client, refused};
 use crate::kafka::connection::{Connection, HEAD};
-use crate::kafka::letters::{Form, origin};
+use crate::kafka::letters::Form;
 use crate::kafka::messages::{PRODUCE, produce, read_produce};
 use crate::kafka::parcels::{Letter, Parcel, Parcels, Slot};
 use crate::kafka::rows::{Stretch, stretch};
 use crate::kafka::trouble::{MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE, SSL, Trouble, UNKNOWN_TOPIC, passes};
-use crate::refusal::Refusal;
+use crate::refusal::{Kind, Refusal};
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -30,6 +30,13 @@ struct Flight {
     heard: Instant,
 }
 
+/// Where records are from, and the headers that are the same in their letters: by kind, of a value and of a key.
+struct Origin {
+    topic: String,
+    number: i32,
+    heads: [[Vec<u8>; 2]; Kind::ALL.len()],
+}
+
 /// A letter that nobody has granted yet.
 struct Staged {
     slot: Slot,
@@ -41,8 +48,7 @@ pub struct Post {
     client: Arc<Client>,
     topic: String,
     form: Form,
-    /// By range: its topic and partition, and the headers that say so.
-    origins: Vec<(String, i32, Vec<u8>)>,
+    origins: Vec<Origin>, // by range
     parcels: Option<Parcels>,
     staged: Vec<Staged>,
     now: i64,
@@ -91,8 +97,9 @@ impl Post {
 
     /// Where the records of each range are from.
     pub fn origins<'a>(&mut self, places: impl Iterator<Item = (&'a str, i32)>) {
-        self.origins =
-            places.map(|(topic, number)| (topic.to_owned(), number, origin(topic, number))).collect();
+        let origin =
+            |(topic, number)| Origin { topic: str::to_owned(topic), number, heads: Default::default() };
+        self.origins = places.map(origin).collect();
     }
 
     /// Write a letter. It is not sent until it is granted.
@@ -107,11 +114,15 @@ impl Post {
             self.unwritten += 1;
             return;
         };
-        let (form, origin) = (&self.form, &self.origins[range].2);
-        let size = form.most(origin, refusal, record);
+        let (form, origin) = (&self.form, &mut self.origins[range]);
+        let head = &mut origin.heads[refusal.kind as usize][usize::from(refusal.of_key)];
+        if head.is_empty() {
+            *head = form.head(&origin.topic, origin.number, refusal.kind, refusal.of_key);
+        }
+        let size = form.most(refusal, record);
         let slot = parcels.push(self.now, record.and_then(|record| record.key), size, |out| {
             out.reserve(size);
-            form.write(out, origin, offset, refusal, record);
+            form.write(out, head, offset, refusal, record);
         });
         self.staged.push(Staged { slot, range, offset });
     }
@@ -168,7 +179,7 @@ impl Post {
             self.pump(Instant::now() + LONGEST_WAIT)?;
         }
         let origins = &self.origins;
-        let named = |part: Stretch| (origins[part.range].0.clone(), origins[part.range].1, part);
+        let named = |part: Stretch| (origins[part.range].topic.clone(), origins[part.range].number, part);
         Ok(stretches.into_iter().map(named).collect())
     }
 

@@ -85,16 +85,17 @@ class Letter:
             *self.headers,
             (_CONNECT + "topic", _bytes(self.topic)),
             (_CONNECT + "partition", b"%d" % self.partition),
-            (_CONNECT + "offset", b"%d" % self.offset),
             (_CONNECT + "connector.name", source),
             (_CONNECT + "stage", b"KEY_CONVERTER" if self.stage == "KEY" else b"VALUE_CONVERTER"),
             (_CONNECT + "class.name", b"forebay"),
             (_CONNECT + "exception.class.name", kind),
-            (_CONNECT + "exception.message", message),
             (_OWN + "source", source),
             (_OWN + "error.kind", kind),
-            (_OWN + "error.message", message),
             (_OWN + "failed.at.ms", b"%d" % self.failed_at_ms),
+            # So far as in other letters of the partition and kind: the native writer copies it at once.
+            (_CONNECT + "offset", b"%d" % self.offset),
+            (_CONNECT + "exception.message", message),
+            (_OWN + "error.message", message),
             (_OWN + "size", b"%d" % self.size),
         ]
         if self.field is not None:
