@@ -43,6 +43,13 @@ class Timer(float):
     _loop: Any
     _scheduled: bool
 
+    _args: Any
+    _callback: Any
+    _cancelled: bool
+    _context: Context
+    _loop: Any
+    _scheduled: bool
+
     def cancel(self) -> None:
         if not self._cancelled:
             self._cancelled = True
