@@ -114,7 +114,7 @@ def _caught_up(pool: Pool) -> bool:
 async def _view(pool: Pool, running: asyncio.Future[None]) -> None:
     """Until the pool has ended; one last time after that."""
     rate = _Rate()
-    show = _live(pool, rate) if words.is_terminal else _lines(pool, rate)
+    show: _live | _lines = _live(pool, rate) if words.is_terminal else _lines(pool, rate)
     with show as update:
         while not running.done():
             await asyncio.wait([running], timeout=REFRESH_S)

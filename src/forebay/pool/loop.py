@@ -37,6 +37,13 @@ class Timer(float):
 
     __slots__ = ("_args", "_callback", "_cancelled", "_context", "_loop", "_scheduled")
 
+    _args: Any
+    _callback: Any
+    _cancelled: bool
+    _context: Context
+    _loop: Any
+    _scheduled: bool
+
     def cancel(self) -> None:
         if not self._cancelled:
             self._cancelled = True
@@ -45,7 +52,7 @@ class Timer(float):
             self._callback = self._args = None  # what they hold on to is free
 
     def cancelled(self) -> bool:
-        return self._cancelled  # type: ignore[no-any-return]
+        return self._cancelled
 
     def when(self) -> float:
         return float(self)

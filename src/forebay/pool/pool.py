@@ -11,7 +11,7 @@ import contextlib
 import logging
 import signal
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from pathlib import Path
 from time import monotonic
@@ -385,7 +385,7 @@ class Pool:
                     log.warning("the handler of %r has been at it for %.0f s", busy[0], now - slot.since)
 
     @contextlib.contextmanager
-    def _stopped_by_sigterm(self) -> Any:
+    def _stopped_by_sigterm(self) -> Iterator[None]:
         """In the main thread, where nobody else has laid hands on the signal."""
         own = threading.current_thread() is threading.main_thread()
         if not own or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:

@@ -19,17 +19,13 @@ class Record:
     """One record of a topic. `value` is what the pool's format makes of it; without a format, its bytes."""
 
     # One is made for each record there is: what most records never need is a slot that stays empty.
-    __slots__ = (
-        "_alone",
-        "_attempts",
-        "_lane",
-        "_lease",
-        "_message",
-        "_outbox",
-        "_refusal",
-        "_value",
-        "done",
-    )
+    __slots__ = ("_attempts", "_lane", "_lease", "_message", "_outbox", "_refusal", "_value", "done")
+
+    _attempts: int  # that have failed
+    _lane: bytes | None  # in which it waits for others, or None
+    _outbox: list[dict[str, Any]]  # what it has sent, of a transactional pool
+    _refusal: tuple[str, str]  # why it does not decode: the kind, the message
+    _value: Any  # decoded
 
     def __init__(self, message: Any, lease: Lease | None) -> None:
         self._message = message
