@@ -125,16 +125,18 @@ def test_an_index_that_is_closed_at_any_moment_goes_on_without_loss_or_repeat(
     with TemporaryDirectory() as folder:
         path = Path(folder) / "board.db"
         index, at = Index(TOPICS, path), 0
-        for size in [*chunks, len(records)]:
-            index.apply(records[at : at + size], {(TOPICS.by_id, 0): min(len(records), at + size)}, IDS)
-            if data.draw(st.booleans()):
-                index.close()
-                index = Index(TOPICS, path)
-            at = index.positions(IDS)[TOPICS.by_id, 0]
-            assert at <= len(records)
-        newest = {str(each.id): encode(CODEC.document(each)) for each in log}
-        assert {id: index.document(id) for id in newest} == newest
-        index.close()
+        try:
+            for size in [*chunks, len(records)]:
+                index.apply(records[at : at + size], {(TOPICS.by_id, 0): min(len(records), at + size)}, IDS)
+                if data.draw(st.booleans()):
+                    index.close()
+                    index = Index(TOPICS, path)
+                at = index.positions(IDS)[TOPICS.by_id, 0]
+                assert at <= len(records)
+            newest = {str(each.id): encode(CODEC.document(each)) for each in log}
+            assert {id: index.document(id) for id in newest} == newest
+        finally:
+            index.close()
 
 
 def test_of_a_key_in_two_partitions_the_later_record_counts() -> None:

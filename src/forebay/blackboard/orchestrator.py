@@ -63,7 +63,8 @@ class Orchestrator:
         self.group_id = group_id or f"{store.options['topic.prefix']}orchestrator"
         self.retry = retry or RetryPolicy()
         self.stats = Stats()
-        self._settings = {"workers": workers, "order": order, **pool}
+        self._client: dict[str, Any] = dict(pool.pop("kafka", {}))
+        self._settings: dict[str, Any] = {"workers": workers, "order": order, **pool}
         self._subscriptions: dict[str, Subscription] = {}
         self._stopping = asyncio.Event()
         self._pools: list[Pool] = []
@@ -145,12 +146,12 @@ class Orchestrator:
 
     def _pool(self, group: str, topics: list[str], purpose: str) -> Pool:
         options = self.store.options
-        settings: dict[str, Any] = {
+        client = {
+            **options.passed_through(),
             # What agents make must go where `publish` would put it: one key, one partition.
-            **{"kafka." + name: value for name, value in options.passed_through().items()},
-            "kafka.partitioner": PARTITIONER,
-            "kafka.message.max.bytes": most_bytes(options) + HEADROOM,
-            **self._settings,
+            "partitioner": PARTITIONER,
+            "message.max.bytes": most_bytes(options) + HEADROOM,
+            **self._client,
         }
         pool = Pool(
             bootstrap_servers=options["bootstrap.servers"],
@@ -161,7 +162,8 @@ class Orchestrator:
             max_attempts=0,
             max_errors=BEAR,
             errors={_StoppingError: "halt"},
-            **settings,
+            kafka=client,
+            **self._settings,
         )
         if not options["transactions"]:
             return pool
