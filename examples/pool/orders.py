@@ -24,7 +24,8 @@ def orders(count: int = 1000, *more_topics: str) -> Iterator[str]:
 
 def fill(servers: str, count: int, *more_topics: str) -> None:
     topics = [NewTopic(name, 4, 1) for name in ("orders", *more_topics)]
-    for made in AdminClient({"bootstrap.servers": servers}).create_topics(topics).values():
+    admin = AdminClient({"bootstrap.servers": servers})  # kept: its answers end with it
+    for made in admin.create_topics(topics).values():
         made.result()
     producer = Producer({"bootstrap.servers": servers})
     for number in range(count):

@@ -24,7 +24,7 @@ from forebay.blackboard import (
     RetryPolicy,
     replay,
 )
-from forebay.cli.main import app
+from forebay.cli.board import board_app
 from forebay.deadletter.letter import Letter
 from forebay.errors import BlackboardError, UnknownObjectError
 
@@ -296,7 +296,7 @@ def test_neither_records_that_are_no_artifacts_nor_agents_that_make_too_much_hol
 
 def call_for_table(cluster: Cluster, prefix: str) -> str:
     where = ["--brokers", cluster.bootstrap_servers, "--prefix", prefix]
-    return CliRunner().invoke(app, ["board", "ls", *where]).stdout
+    return CliRunner().invoke(board_app, ["ls", *where]).stdout
 
 
 def test_the_command_shows_artifacts_and_replays_them(cluster: Cluster) -> None:
@@ -309,7 +309,7 @@ def test_the_command_shows_artifacts_and_replays_them(cluster: Cluster) -> None:
 
     def call(*words: str, code: int = 0) -> list[dict[str, Any]]:
         where = ["--brokers", cluster.bootstrap_servers, "--prefix", prefix]
-        done = CliRunner().invoke(app, ["board", *words, *where])
+        done = CliRunner().invoke(board_app, [*words, *where])
         assert done.exit_code == code, done.output
         return (
             [json.loads(line) for line in done.stdout.splitlines()]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 from boards import artifact, board, run, until
 from opentelemetry import trace
@@ -17,17 +15,13 @@ from forebay.blackboard import Artifact, Orchestrator, RetryPolicy
 
 
 @pytest.fixture
-def spans() -> Iterator[InMemorySpanExporter]:
-    """A process has one provider for good; each test has its own exporter."""
-    if isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
-        trace.set_tracer_provider(TracerProvider())
-    provider = trace.get_tracer_provider()
-    assert isinstance(provider, TracerProvider)
-    exporter = InMemorySpanExporter()
-    processor = SimpleSpanProcessor(exporter)
-    provider.add_span_processor(processor)
-    yield exporter
-    processor.shutdown()
+def spans(monkeypatch: pytest.MonkeyPatch) -> InMemorySpanExporter:
+    """A tracer provider for one test: OpenTelemetry's own global one can be set only once."""
+    exporter, provider = InMemorySpanExporter(), TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    monkeypatch.setattr(trace, "get_tracer_provider", lambda: provider)
+    monkeypatch.setattr(trace, "get_tracer", lambda name: provider.get_tracer(name))
+    return exporter
 
 
 def test_spans_and_metrics_say_what_agents_do_and_where(

@@ -319,8 +319,8 @@ def test_a_broker_that_is_killed_or_frozen_costs_no_record_and_no_restart() -> N
 
         asyncio.run(main())
         assert eventually(lambda: cluster.committed(pool.options["group.id"], topic), "the group") == {
-            0: 1500,
-            1: 1500,
+            0: 3000,
+            1: 3000,
         }
 
 

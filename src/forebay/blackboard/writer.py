@@ -7,6 +7,7 @@ moment shares a transaction, so its cost is shared too; all of it becomes visibl
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import queue
 import threading
@@ -239,6 +240,10 @@ class TransactionalWriter:
             for write in writes:
                 write.done.set_exception(error)
             return
+        except Exception as error:  # whoever waits for a write must hear of it, whatever it is
+            for write in writes:
+                write.done.set_exception(error)
+            return
         for write in writes:
             write.done.set_result(write.placed)
 
@@ -251,18 +256,16 @@ class TransactionalWriter:
             for write in writes:
                 for record in write.records:
                     self._produce(record, write.delivered)
-            self._producer.flush(PATIENCE_S)
+            # A fatal error that comes while callbacks run is raised among them, and the call fails with a fault
+            # of Python's instead. The commit has the error itself.
+            with contextlib.suppress(SystemError):
+                self._producer.flush(PATIENCE_S)
             for write in writes:
                 if write.error is not None and write.error.code() == KafkaError.MSG_SIZE_TOO_LARGE:
                     raise fault(write.error, self._options, doing)
             commit(self._producer)  # says why, if anything else was not delivered
         except KafkaException as error:
             raise fault(error.args[0], self._options, doing) from None
-        except SystemError as error:
-            # A fatal error comes as an exception of its own while callbacks run, which Python takes for a fault.
-            if not isinstance(error.__cause__, KafkaException):
-                raise
-            raise fault(error.__cause__.args[0], self._options, doing) from None
 
     def _produce(self, record: Outgoing, delivered: Any) -> None:
         while True:

@@ -42,9 +42,10 @@ class BatchCrew(Crew):
             records = self._gather()
             if len(ready) < self._hungry_below:
                 self.fed.set()
+            slot.records = records  # shown first, then looked at, as in Crew
+            slot.records = records = [r for r in records if not r._lease.closing]  # type: ignore[union-attr]
             if not records:
                 continue
-            slot.records = records
             slot.since = now
             self._steps = step = self._steps + 1
             try:

@@ -225,8 +225,13 @@ class Crew:
             record: Record | None = ready.popleft()
             if len(ready) < self._hungry_below:
                 self.fed.set()
-            while record is not None and not record._lease.closing:  # type: ignore[union-attr]
+            while record is not None:
+                # Shown first, then looked at: whoever closes the lease does it the other way round, and so one
+                # of the two sees the other.
                 slot.records = (record,)
+                if record._lease.closing:  # type: ignore[union-attr]
+                    slot.records = ()
+                    break
                 slot.since = now
                 self._steps = step = self._steps + 1
                 following = None

@@ -36,12 +36,6 @@ class Timer(float):
     """A `TimerHandle` in all that the loop and its users look at, and the time itself in what `heapq` looks at."""
 
     __slots__ = ("_args", "_callback", "_cancelled", "_context", "_loop", "_scheduled")
-    _args: Any
-    _callback: Any
-    _cancelled: bool
-    _context: Context
-    _loop: Any
-    _scheduled: bool
 
     _args: Any
     _callback: Any

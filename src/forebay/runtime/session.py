@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import reduce
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
@@ -302,9 +303,11 @@ class Session:
     # -- the group's offsets -------------------------------------------------------------------------
 
     def _on_checkpoint(self, source: str, batch: int, offsets: Offsets) -> None:
-        """A checkpoint of a view over this source exists: commit what all views over it have done."""
-        for other in self._positions(source):
-            offsets = earlier(offsets, other)
+        """A checkpoint of a view over this source exists: commit what all views over it have done.
+
+        What they have done by now: the news may be old, and must not lead the group back.
+        """
+        offsets = reduce(earlier, self._positions(source) or [offsets])
         self._committer.submit(source, self._sources.connector(source), SourceCheckpoint(offsets, batch))
 
     def _positions(self, source: str) -> list[Offsets]:
