@@ -19,30 +19,37 @@ from forebay.pool.lease import Lease
 log = logging.getLogger("forebay.pool")
 
 TRIES = 5  # of a commit before partitions are given back: the group waits for us meanwhile
-SETTLE_S = 10.0  # how long the commit that is under way is waited for then
+SETTLE_S = (
+    1.0  # how long one that is under way is waited for then: if it waits for us, it comes too late anyway
+)
+
+
+def send(consumer: Consumer, commits: Sequence[Commit]) -> KafkaError | None:
+    """Commit, and wait for the answer; None if the broker has it."""
+    positions = [TopicPartition(c.lease.topic, c.lease.partition, c.offset, c.metadata) for c in commits]
+    try:
+        answer = consumer.commit(offsets=positions, asynchronous=False)
+        return next((tp.error for tp in answer or () if tp.error is not None), None)
+    except KafkaException as error:
+        found: KafkaError = error.args[0]
+        return found
+    except RuntimeError:  # the consumer is closed
+        return KafkaError(KafkaError._DESTROY)
 
 
 class Sending:
     """One commit on its way."""
 
     def __init__(self, consumer: Consumer, commits: Sequence[Commit]) -> None:
-        self._consumer = consumer
-        self._positions = [
-            TopicPartition(c.lease.topic, c.lease.partition, c.offset, c.metadata) for c in commits
-        ]
         self.error: KafkaError | None = None
         # A daemon: the library may wait for minutes for a broker that is away.
-        self._thread = threading.Thread(target=self._send, name="forebay-pool-commit", daemon=True)
+        self._thread = threading.Thread(
+            target=self._send, args=(consumer, commits), name="forebay-pool-commit", daemon=True
+        )
         self._thread.start()
 
-    def _send(self) -> None:
-        try:
-            answer = self._consumer.commit(offsets=self._positions, asynchronous=False)
-            self.error = next((tp.error for tp in answer or () if tp.error is not None), None)
-        except KafkaException as error:
-            self.error = error.args[0]
-        except RuntimeError:  # the consumer is closed
-            self.error = KafkaError(KafkaError._DESTROY)
+    def _send(self, consumer: Consumer, commits: Sequence[Commit]) -> None:
+        self.error = send(consumer, commits)
 
     def answered(self, timeout_s: float = 0.0) -> bool:
         if timeout_s > 0:
@@ -77,17 +84,21 @@ class Commits:
             self._send(self._committer.plan(leases, completed))
 
     def settle(self, leases: Sequence[Lease]) -> None:
-        """One that is under way must have arrived, or it could overtake what the next owner commits."""
+        """In this thread: it is inside the library's callback, and a commit of another thread waits for its end."""
         self._hear(SETTLE_S)
+        assert self.consumer is not None
         for _ in range(TRIES):
             commits = self._committer.plan(leases, self._completed())
-            if self._sending is not None or not commits:
+            if not commits:
                 return
-            self._send(commits)
-            failures = self.failures
-            self._hear(SETTLE_S)
-            if self.failures == failures:
+            error = send(self.consumer, commits)
+            if error is None:
+                for commit in commits:
+                    commit.lease.committed = commit.offset, commit.metadata
+                self._committer.commits += 1
                 return
+            self._committer.failures += 1
+            log.warning("offsets of partitions that are given back were not committed: %s", error.str())
 
     def finish(self, leases: Sequence[Lease], timeout_s: float) -> None:
         deadline = monotonic() + timeout_s
