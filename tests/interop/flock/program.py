@@ -1,7 +1,7 @@
 """A Flock program with engines that need no language model: orders are priced, prices are shipped.
 
-`program.py SERVERS PREFIX NAME COUNT`: publishes COUNT orders, then works until it is told to end by a line on
-its standard input. Writes a line for each run of an agent.
+`program.py SERVERS PREFIX COUNT`: is ready when it and another have half of the partitions each; publishes COUNT orders
+when it is given a line on its standard input, and works until the next one. Writes a line for each run of an agent.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from flock.utils.runtime import EvalResult
 from pydantic import BaseModel
 
 from forebay.blackboard.flock import KafkaBlackboardStore, KafkaSchedulingComponent
+
+PARTITIONS = 4
 
 
 @flock_type(name="Order")
@@ -48,8 +50,8 @@ class Engine(EngineComponent):
         return EvalResult.from_object(self.makes(given), agent=agent)
 
 
-def build(servers: str, prefix: str) -> Flock:
-    flock = Flock(store=KafkaBlackboardStore(servers, topic_prefix=prefix, partitions=4))
+def build(servers: str, prefix: str) -> tuple[Flock, KafkaSchedulingComponent]:
+    flock = Flock(store=KafkaBlackboardStore(servers, topic_prefix=prefix, partitions=PARTITIONS))
     flock.is_dashboard = True  # no banner
     flock.agent("pricing").consumes(Order).publishes(Priced).with_engines(
         Engine(takes=Order, makes=lambda order: Priced(n=order.n, price=order.n * 2))
@@ -57,17 +59,18 @@ def build(servers: str, prefix: str) -> Flock:
     flock.agent("shipping").consumes(Priced).publishes(Shipped).with_engines(
         Engine(takes=Priced, makes=lambda priced: Shipped(n=priced.n))
     )
-    flock.add_component(
-        KafkaSchedulingComponent(
-            group_id=f"{prefix}workers", pool={"commit_interval_ms": 200, "session_timeout_ms": 6000}
-        )
+    scheduling = KafkaSchedulingComponent(
+        group_id=f"{prefix}workers", pool={"commit_interval_ms": 200, "session_timeout_ms": 6000}
     )
-    return flock
+    flock.add_component(scheduling)
+    return flock, scheduling
 
 
 async def main(servers: str, prefix: str, count: int) -> None:
-    flock = build(servers, prefix)
+    flock, scheduling = build(servers, prefix)
     await flock.run_until_idle()  # starts the components
+    while len(scheduling._pool.stats().partitions) != PARTITIONS // 2:  # there are two of us
+        await asyncio.sleep(0.05)
     print("ready", flush=True)
     await asyncio.to_thread(sys.stdin.readline)
     for n in range(count):
