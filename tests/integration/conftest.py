@@ -6,6 +6,10 @@ from collections.abc import Iterator
 from typing import Protocol
 
 import pytest
+from opentelemetry import trace
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from pyspark.sql.types import StructType
 from support import NUMBERS, Cluster
 from support import kafka_source as make_source
@@ -66,3 +70,13 @@ def kafka_source() -> Iterator[MakeSource]:
     yield make
     for source in made:
         source.close()
+
+
+@pytest.fixture
+def spans(monkeypatch: pytest.MonkeyPatch) -> InMemorySpanExporter:
+    """A tracer provider for one test: OpenTelemetry's own global one can be set only once."""
+    exporter, provider = InMemorySpanExporter(), TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    monkeypatch.setattr(trace, "get_tracer_provider", lambda: provider)
+    monkeypatch.setattr(trace, "get_tracer", lambda name: provider.get_tracer(name))
+    return exporter

@@ -2,26 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
 from boards import artifact, board, run, until
-from opentelemetry import trace
-from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from prometheus_client import CollectorRegistry, generate_latest
 from support import Cluster, unique
 
 from forebay.blackboard import Artifact, Orchestrator, RetryPolicy
-
-
-@pytest.fixture
-def spans(monkeypatch: pytest.MonkeyPatch) -> InMemorySpanExporter:
-    """A tracer provider for one test: OpenTelemetry's own global one can be set only once."""
-    exporter, provider = InMemorySpanExporter(), TracerProvider()
-    provider.add_span_processor(SimpleSpanProcessor(exporter))
-    monkeypatch.setattr(trace, "get_tracer_provider", lambda: provider)
-    monkeypatch.setattr(trace, "get_tracer", lambda name: provider.get_tracer(name))
-    return exporter
 
 
 def test_spans_and_metrics_say_what_agents_do_and_where(

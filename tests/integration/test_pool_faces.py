@@ -19,9 +19,6 @@ from typing import Any
 import fastavro
 import pytest
 from examples.pool import http_calls, metrics, orders, retry, simple, transactional
-from opentelemetry import trace
-from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from pools import committed, ends, pool_on, run_until, until
 from support import Cluster, eventually, unique
@@ -166,16 +163,6 @@ def test_metrics_are_served_with_the_groups_lag(cluster: Cluster) -> None:
     assert 'forebay_pool_workers{pool="metered"} 5.0' in lines
     assert f'kafka_consumergroup_lag{{consumergroup="{group}",partition="0",topic="{topic}"}} 5.0' in lines
     assert 'forebay_pool_handler_seconds_bucket{le="+Inf",pool="metered"} 15.0' in lines
-
-
-@pytest.fixture
-def spans(monkeypatch: pytest.MonkeyPatch) -> InMemorySpanExporter:
-    """A tracer provider for one test: OpenTelemetry's own global one can be set only once."""
-    exporter, provider = InMemorySpanExporter(), TracerProvider()
-    provider.add_span_processor(SimpleSpanProcessor(exporter))
-    monkeypatch.setattr(trace, "get_tracer_provider", lambda: provider)
-    monkeypatch.setattr(trace, "get_tracer", lambda name: provider.get_tracer(name))
-    return exporter
 
 
 def test_each_handler_runs_in_a_span_that_is_linked_to_its_producers(

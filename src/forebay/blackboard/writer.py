@@ -11,7 +11,7 @@ import contextlib
 import logging
 import queue
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from functools import partial
 from typing import Any, NamedTuple
@@ -106,6 +106,18 @@ def fault(error: KafkaError, options: Options, doing: str) -> ForebayError:
     return translate(error, options, doing)
 
 
+def produce(producer: Producer, record: Outgoing, delivered: Any, make_room: Callable[[], object]) -> None:
+    """Into the library's queue, as soon as there is room in it."""
+    while True:
+        try:
+            producer.produce(
+                record.topic, record.value, record.key, headers=list(record.headers), on_delivery=delivered
+            )
+            return
+        except BufferError:
+            make_room()
+
+
 class Writer:
     """Plain writes. One producer, and a thread that hears what became of the records."""
 
@@ -123,29 +135,19 @@ class Writer:
     def send(self, records: Sequence[Outgoing]) -> Future[Placed]:
         write = _Write(records)
         for record in records:
-            self._produce(record, partial(self._delivered, write))
+            try:
+                # The thread makes room.
+                produce(
+                    self._producer, record, partial(self._delivered, write), lambda: self._ended.wait(0.01)
+                )
+            except KafkaException as error:
+                raise fault(error.args[0], self._options, f"writing to '{record.topic}'") from None
         return write.done
 
     def close(self) -> None:
         self._producer.flush(PATIENCE_S)
         self._ended.set()
         self._thread.join()
-
-    def _produce(self, record: Outgoing, delivered: Any) -> None:
-        while True:
-            try:
-                self._producer.produce(
-                    record.topic,
-                    record.value,
-                    record.key,
-                    headers=list(record.headers),
-                    on_delivery=delivered,
-                )
-                return
-            except BufferError:
-                self._ended.wait(0.01)  # the thread makes room
-            except KafkaException as error:
-                raise fault(error.args[0], self._options, f"writing to '{record.topic}'") from None
 
     def _delivered(self, write: _Write, error: KafkaError | None, message: Message) -> None:
         write.delivered(error, message)
@@ -228,7 +230,7 @@ class TransactionalWriter:
             except UnreachableError:
                 self._abort()
                 self._transact(writes)  # nobody has seen the first try
-        except ForebayError as error:
+        except Exception as error:  # whoever waits for a write must hear of it, whatever it is
             if isinstance(error, FencedError):
                 self._fatal = error
             else:
@@ -237,10 +239,6 @@ class TransactionalWriter:
                     for write in writes:
                         self._together([write])
                     return
-            for write in writes:
-                write.done.set_exception(error)
-            return
-        except Exception as error:  # whoever waits for a write must hear of it, whatever it is
             for write in writes:
                 write.done.set_exception(error)
             return
@@ -255,7 +253,7 @@ class TransactionalWriter:
             self._producer.begin_transaction()
             for write in writes:
                 for record in write.records:
-                    self._produce(record, write.delivered)
+                    produce(self._producer, record, write.delivered, lambda: self._producer.poll(POLL_S))
             # A fatal error that comes while callbacks run is raised among them, and the call fails with a fault
             # of Python's instead. The commit has the error itself.
             with contextlib.suppress(SystemError):
@@ -266,20 +264,6 @@ class TransactionalWriter:
             commit(self._producer)  # says why, if anything else was not delivered
         except KafkaException as error:
             raise fault(error.args[0], self._options, doing) from None
-
-    def _produce(self, record: Outgoing, delivered: Any) -> None:
-        while True:
-            try:
-                self._producer.produce(
-                    record.topic,
-                    record.value,
-                    record.key,
-                    headers=list(record.headers),
-                    on_delivery=delivered,
-                )
-                return
-            except BufferError:
-                self._producer.poll(POLL_S)
 
     def _abort(self) -> None:
         try:

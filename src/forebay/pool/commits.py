@@ -91,14 +91,11 @@ class Commits:
             commits = self._committer.plan(leases, self._completed())
             if not commits:
                 return
+            self._committer.sent(commits)
             error = send(self.consumer, commits)
+            self._answered(error)
             if error is None:
-                for commit in commits:
-                    commit.lease.committed = commit.offset, commit.metadata
-                self._committer.commits += 1
                 return
-            self._committer.failures += 1
-            log.warning("offsets of partitions that are given back were not committed: %s", error.str())
 
     def finish(self, leases: Sequence[Lease], timeout_s: float) -> None:
         deadline = monotonic() + timeout_s
@@ -134,8 +131,11 @@ class Commits:
         if sending is None or not sending.answered(timeout_s):
             return
         self._sending = None
-        if sending.error is None:
+        self._answered(sending.error)
+
+    def _answered(self, error: KafkaError | None) -> None:
+        if error is None:
             self._committer.confirmed()
         else:
-            too_large = sending.error.code() == KafkaError.OFFSET_METADATA_TOO_LARGE
-            self._committer.refused(sending.error.str(), too_large=too_large)
+            too_large = error.code() == KafkaError.OFFSET_METADATA_TOO_LARGE
+            self._committer.refused(error.str(), too_large=too_large)
