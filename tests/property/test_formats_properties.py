@@ -34,6 +34,7 @@ from pyspark.sql.types import (
 )
 
 from forebay.formats import Decoded, Kind, decoder
+from forebay.formats.debezium_format import CHANGE
 from forebay.formats.json_format import JsonDecoder
 from forebay.formats.json_text import parse_exact
 
@@ -264,6 +265,8 @@ def test_damaged_json_never_raises_and_both_parsers_agree(
 )
 def test_random_bytes_never_raise_in_any_format(schema: StructType, payloads: list[bytes | None]) -> None:
     for name in ("json", "csv", "debezium-json"):
+        if name == "debezium-json" and {field.name.lower() for field in schema} & set(CHANGE.names):
+            continue  # columns that the format adds itself are refused, and Hypothesis finds their names in the code
         check_complete(decoder(name, schema, {}).decode(payloads), len(payloads))
     for kind in (StringType(), BinaryType()):
         raw = decoder("raw", StructType([StructField("value", kind)]), {}).decode(payloads)
