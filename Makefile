@@ -27,10 +27,11 @@ test-fast: setup ## what needs neither broker nor Spark
 test-flock: setup ## Flock's own store suites and a Flock program on the blackboard, in a Python 3.12 of its own
 	@$(PY) -m scripts.flock $(ARGS)
 
-chaos: setup ## the long form of the crash tests
+chaos: setup ## the long form of the crash tests and of the properties
 	@FOREBAY_CHAOS_KILLS=100 FOREBAY_CHAOS_LETTERS=20 FOREBAY_CHAOS_EVOLUTIONS=10 FOREBAY_CHAOS_BOARD=10 FOREBAY_LEAK_BATCHES=10000 \
 		FOREBAY_CHAOS_POOL_KILLS=200 FOREBAY_CHAOS_POOL_RECORDS=100000 FOREBAY_CHAOS_POOL_STORM_S=1200 FOREBAY_CHAOS_POOL_MEMBERS=12 \
 		$(PY) -m pytest tests/chaos tests/integration/test_native_reader.py --timeout=3600 $(ARGS)
+	@FOREBAY_EXAMPLES=2000 $(PY) -m pytest tests/property --timeout=3600 $(ARGS)
 
 lint: setup ## style, types, no paths or hosts where they do not belong
 	@$(PY) -m ruff check .

@@ -29,7 +29,7 @@ KILLS = int(os.environ.get("FOREBAY_CHAOS_KILLS", "10"))
 SEED = int(os.environ.get("FOREBAY_CHAOS_SEED", str(random.randrange(1_000_000))))
 EARLY, EARLY_S = (
     0.6,
-    8.0,
+    4.0,
 )  # this share of the kills: so long after the start, about as long as a first batch takes
 LATE_S = 2.0  # the others: so long after the first batch, some batches' time
 BAD_EVERY = 100

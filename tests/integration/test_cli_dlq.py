@@ -6,11 +6,11 @@ import base64
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import letters as make
 import pytest
+from commands import forebay
 from letters import BINARY, BROKEN, NO_ID, TEXT_PRICE, Case
 from sessions import connect, create_source, name
 from support import Cluster
@@ -33,14 +33,8 @@ class Home:
     def both(
         self, *arguments: str, status: int = 0, cwd: Path | None = None
     ) -> subprocess.CompletedProcess[str]:
-        done = subprocess.run(
-            [sys.executable, "-m", "forebay", "dlq", *arguments],
-            env={**os.environ, "FOREBAY_HOME": str(self.path), "COLUMNS": "160", "NO_COLOR": "1"},
-            capture_output=True,
-            text=True,
-            timeout=60,
-            cwd=cwd,
-        )
+        environment = {**os.environ, "FOREBAY_HOME": str(self.path), "COLUMNS": "160", "NO_COLOR": "1"}
+        done = forebay("dlq", *arguments, environment=environment, cwd=cwd)
         assert done.returncode == status, done.stdout + done.stderr
         return done
 

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import commands
 import pytest
 from deltalake import DeltaTable
 from prompt_toolkit.completion import CompleteEvent
@@ -51,6 +52,12 @@ def forebay(home: Path, *arguments: str, **environment: str) -> tuple[int, str, 
     return process.returncode, out, words
 
 
+def quick(home: Path, *arguments: str, **environment: str) -> tuple[int, str, str]:
+    """A command that starts no Spark."""
+    done = commands.forebay(*arguments, environment={**os.environ, "FOREBAY_HOME": str(home), **environment})
+    return done.returncode, done.stdout, done.stderr
+
+
 def table(home: Path, view: str) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = (
         DeltaTable(str(home / "views" / view / "table")).to_pyarrow_table().to_pylist()
@@ -77,20 +84,20 @@ def test_run_until_caught_up_and_then_look_at_it_from_every_side(
     assert re.search(r"plain +\w+ +21 records .*/s .*lag +0 .*batch +[\d,]+ ms.*1 rejected", words), words
     assert sorted(row["id"] for row in table(home, "plain")) == list(range(20))
 
-    code, out, _ = forebay(home, "show", "queries", "-o", "json")
+    code, out, _ = quick(home, "show", "queries", "-o", "json")
     account = {row["view"]: row for row in json.loads(out)}
     assert code == 0
     assert {view: (row["state"], row["records"], row["rejected"]) for view, row in account.items()} == {
         "plain": ("stopped", 21, 1),
         "sums": ("stopped", 21, 1),
     }
-    code, out, words = forebay(home, "lag", "-o", "json", **settings)
+    code, out, words = quick(home, "lag", "-o", "json", **settings)
     assert code == 0, words
     committed, ends = cluster.committed(group, topic), cluster.watermarks(topic)
     assert [(row["partition"], row["committed"], row["end"], row["lag"]) for row in json.loads(out)] == [
         (number, committed[number], ends[number][1], 0) for number in range(2)
     ]
-    code, out, _ = forebay(home, "tail", "sums", "--timeout", "0")
+    code, out, _ = quick(home, "tail", "sums", "--timeout", "0")
     assert code == 0
     lines = [json.loads(line) for line in out.splitlines()]
     assert {(row["k"], row["total"]) for row in lines} == {("a", 90), ("b", 100)}
@@ -149,7 +156,7 @@ def test_sigterm_finishes_the_batch_commits_and_ends_with_0_while_others_may_rea
     assert sorted(row["id"] for row in table(home, "plain")) == read
     assert 0 < len(read) < 30_000
 
-    code, out, _ = forebay(home, "show", "queries", "-o", "json")
+    code, out, _ = quick(home, "show", "queries", "-o", "json")
     assert code == 0
     assert next((row["view"], row["records"], row["state"]) for row in json.loads(out)) == (
         "plain", len(read), "stopped",
@@ -187,23 +194,23 @@ def test_a_pipeline_that_fails_ends_with_1_and_says_why(tmp_path: Path) -> None:
 def test_wrong_sql_and_wrong_use_end_with_2(tmp_path: Path, pipeline: Path) -> None:
     script = tmp_path / "wrong.sql"
     script.write_text("SHOW SOURCES;\nCREATE SORCE t (id BIGINT);\n")
-    code, out, words = forebay(tmp_path / "home", "run", str(script))
+    code, out, words = quick(tmp_path / "home", "run", str(script))
     assert (code, out) == (2, "")
     assert "2 | CREATE SORCE t" in words
     assert "  | " + " " * 7 + "^^^^^" in words
     assert "did you mean SOURCE?" in words
 
-    code, _, words = forebay(tmp_path / "home", "run", str(tmp_path / "nosuch.sql"))
+    code, _, words = quick(tmp_path / "home", "run", str(tmp_path / "nosuch.sql"))
     assert code == 2
     assert "nosuch.sql" in words.replace("\n", "")
-    code, _, words = forebay(tmp_path / "home", "run", str(pipeline))
+    code, _, words = quick(tmp_path / "home", "run", str(pipeline))
     assert code == 2
     assert "BROKERS" in words
     code, out, words = forebay(tmp_path / "home", "sql", "-e", "SELECT * FROM nosuch", "-o", "json")
     assert (code, out) == (2, "")
     assert "FB1101" in words
-    assert forebay(tmp_path / "home", "tail", "nosuch", "--timeout", "0")[0] == 2
-    assert forebay(tmp_path / "home", "show", "nonsense")[0] == 2
+    assert quick(tmp_path / "home", "tail", "nosuch", "--timeout", "0")[0] == 2
+    assert quick(tmp_path / "home", "show", "nonsense")[0] == 2
 
 
 def test_a_broker_that_cannot_be_reached_ends_with_3_and_its_address(tmp_path: Path) -> None:
@@ -212,11 +219,11 @@ def test_a_broker_that_cannot_be_reached_ends_with_3_and_its_address(tmp_path: P
         "CREATE SOURCE t (id BIGINT) FROM KAFKA (brokers = '127.0.0.1:9', topic = 't', connect_timeout_ms = 600) "
         "FORMAT JSON"
     )
-    code, out, words = forebay(tmp_path / "home", "run", str(script))
+    code, out, words = quick(tmp_path / "home", "run", str(script))
     assert (code, out) == (3, "")
     assert "127.0.0.1:9" in words
     assert "Traceback" not in words
-    assert json.loads(forebay(tmp_path / "home", "show", "sources", "-o", "json")[1]) == []
+    assert json.loads(quick(tmp_path / "home", "show", "sources", "-o", "json")[1]) == []
 
 
 @pytest.fixture

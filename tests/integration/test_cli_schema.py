@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import commands
 import pytest
 from confluent_kafka.schema_registry import (
     ConfigCompatibilityLevel,
@@ -43,13 +43,7 @@ def url() -> Iterator[str]:
 
 def forebay(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     given = {key: text for key, text in os.environ.items() if not key.startswith("SCHEMA_REGISTRY")}
-    return subprocess.run(
-        [sys.executable, "-m", "forebay", "schema", *arguments],
-        env=given | environment,
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
+    return commands.forebay("schema", *arguments, environment=given | environment)
 
 
 def test_ls_lists_subjects_with_their_newest_version(url: str) -> None:

@@ -50,7 +50,7 @@ def test_a_recreated_topic_stops_the_view_and_says_so(db: Session, cluster: Clus
     topic, source, view, other = cluster.make_topic(1), name("src"), name("view"), name("other")
     cluster.produce(topic, events(range(5)))
     db.execute(create_source(cluster, source, topic))
-    db.execute(f"CREATE SOURCE {other} (n BIGINT) FROM DATAGEN (rows_per_second = 10)")
+    db.execute(f"CREATE SOURCE {other} (n BIGINT) FROM DATAGEN (rows_per_second = 1)")
     db.execute(f"CREATE MATERIALIZED VIEW {other}_view AS SELECT n FROM {other}")
     db.execute(f"CREATE MATERIALIZED VIEW {view} AS SELECT id FROM {source}")
     caught_up(db)

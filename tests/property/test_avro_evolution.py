@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql.types import StructType
 from tests.property.avro_cases import alike, damage
@@ -23,7 +23,6 @@ from forebay.formats.framed import Lesson
 from forebay.formats.framing import HEADER, schema_id
 from forebay.native import native
 
-SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
 KINDS = {Kind.MalformedPayload, Kind.SchemaMismatch, Kind.TypeConversion}
 FRAME = b"\x00\x00\x00\x00\x07"
 
@@ -63,7 +62,6 @@ def decode(pair: Pair, values: Sequence[bytes | None]) -> Decoded:
     return decoded
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=SLOW)
 @given(tables(), st.data())
 def test_a_datum_is_resolved_as_fastavro_resolves_it(pair: Pair, data: st.DataObject) -> None:
     payloads = [write(pair, value) for value in data.draw(st.lists(pair.values, min_size=1, max_size=4))]
@@ -80,7 +78,6 @@ def test_a_datum_is_resolved_as_fastavro_resolves_it(pair: Pair, data: st.DataOb
             assert alike(next(rows), expected)
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=SLOW)
 @given(tables(), st.data())
 def test_damage_never_raises_always_has_a_kind_and_is_the_same_for_both(
     pair: Pair, data: st.DataObject

@@ -10,7 +10,7 @@ from typing import Any
 import fastavro
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql.types import ArrayType, LongType, StructField, StructType
 from tests.property.avro_cases import Case, alike, damage, options, tables, write
@@ -20,7 +20,6 @@ from forebay.formats.avro_format import AvroDecoder
 native = pytest.importorskip(
     "forebay_native", reason="the native decoder is not built (cargo build --release in native/)"
 )
-SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
 
 
 def check_agreement(schema: StructType, given: dict[str, str], values: Sequence[bytes | None]) -> list[Any]:
@@ -44,7 +43,6 @@ def check_agreement(schema: StructType, given: dict[str, str], values: Sequence[
     return bad
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=SLOW)
 @given(tables(), st.data())
 def test_both_read_the_same_datums(case: Case, data: st.DataObject) -> None:
     good = [pair[0] for pair in data.draw(st.lists(case.good, max_size=3))]
@@ -53,7 +51,6 @@ def test_both_read_the_same_datums(case: Case, data: st.DataObject) -> None:
     assert all(item[0] >= len(good) for item in bad if payloads[item[0]])
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=SLOW)
 @given(tables(), st.data())
 def test_both_refuse_the_same_damage(case: Case, data: st.DataObject) -> None:
     payloads = write(case, data.draw(st.lists(case.loose, min_size=1, max_size=3)))
@@ -61,13 +58,11 @@ def test_both_refuse_the_same_damage(case: Case, data: st.DataObject) -> None:
     check_agreement(case.column, options(case), [None, *damaged, *payloads])
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=SLOW)
 @given(tables(), st.lists(st.binary(max_size=40), min_size=1, max_size=20))
 def test_both_make_the_same_of_random_bytes(case: Case, payloads: list[bytes]) -> None:
     check_agreement(case.column, options(case), payloads)
 
 
-@settings(max_examples=200, deadline=None)
 @given(
     st.lists(
         st.one_of(st.binary(max_size=12), st.sampled_from([b"\x80" * 9 + b"\x01", b"\xff" * 4 + b"\x0f"]))
@@ -98,7 +93,6 @@ def trees() -> st.SearchStrategy[dict[str, Any]]:
     return st.recursive(leaf, node, max_leaves=8)
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=SLOW)
 @given(st.lists(trees(), max_size=4), st.data())
 def test_both_read_over_a_record_that_contains_itself(written: list[Any], data: st.DataObject) -> None:
     fields = [

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.property.avro_cases import Case, alike, damage, options, tables, write
 
 from forebay.formats import Decoded, Kind, decoder
 
-SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
 KINDS = {Kind.MalformedPayload, Kind.SchemaMismatch, Kind.TypeConversion}
 
 
@@ -23,7 +22,6 @@ def check_complete(decoded: Decoded, total: int) -> None:
     decoded.batch.validate(full=True)
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=SLOW)
 @given(tables(), st.data())
 def test_what_fastavro_wrote_is_what_is_read(case: Case, data: st.DataObject) -> None:
     pairs: list[tuple[Any, Any]] = data.draw(st.lists(case.good, max_size=3))
@@ -38,7 +36,6 @@ def test_what_fastavro_wrote_is_what_is_read(case: Case, data: st.DataObject) ->
     decoded.batch.validate(full=True)
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=SLOW)
 @given(tables(), st.data())
 def test_a_datum_is_never_malformed_whatever_the_columns_make_of_it(case: Case, data: st.DataObject) -> None:
     payloads = [p for p in write(case, data.draw(st.lists(case.loose, max_size=3))) if p]
@@ -47,7 +44,6 @@ def test_a_datum_is_never_malformed_whatever_the_columns_make_of_it(case: Case, 
     assert Kind.MalformedPayload not in {record.kind for record in decoded.bad}
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=SLOW)
 @given(tables(), st.data())
 def test_damage_never_raises_and_always_has_a_kind(case: Case, data: st.DataObject) -> None:
     payloads = write(case, data.draw(st.lists(case.loose, max_size=3)))
@@ -56,7 +52,6 @@ def test_damage_never_raises_and_always_has_a_kind(case: Case, data: st.DataObje
     check_complete(decoder("avro", case.column, options(case)).decode(damaged), len(damaged))
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=SLOW)
 @given(tables(), st.data())
 def test_no_datum_is_the_beginning_of_another(case: Case, data: st.DataObject) -> None:
     """Every byte counts: a datum without its last byte, or with one more, is malformed."""

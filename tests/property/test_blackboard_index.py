@@ -88,7 +88,6 @@ def test_an_artifact_comes_back_as_it_went(one: Artifact) -> None:
 
 
 @given(st.lists(artifacts | st.integers(0, 5).map(lambda n: UUID(int=n)), max_size=12), filters, st.integers(-1, 4), st.integers(0, 3))  # fmt: skip
-@settings(max_examples=150)
 def test_a_page_is_what_a_filter_means_in_the_order_of_creation_and_id(
     log: list[Artifact | UUID], wanted: FilterConfig, limit: int, offset: int
 ) -> None:

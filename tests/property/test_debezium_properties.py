@@ -22,7 +22,7 @@ from pyspark.sql.types import (
 )
 from tests.property.change_logs import Database, databases, multiset
 from tests.property.test_formats_properties import GARBAGE, SCHEMA_AND_ROWS, check_complete, damage, dumps
-from tests.property.test_native_decoders import LOOSE, SLOW, check_agreement
+from tests.property.test_native_decoders import LOOSE, check_agreement
 
 from forebay.formats import decoder
 
@@ -71,7 +71,6 @@ EVENTS = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=150, suppress_health_check=SLOW, deadline=None)
 @given(SCHEMA_AND_ROWS, st.booleans(), st.data())
 def test_both_read_the_same_changes(
     drawn: tuple[StructType, list[Any]], wrapped: bool, data: st.DataObject
@@ -88,7 +87,6 @@ def test_both_read_the_same_changes(
     check_agreement("debezium-json", schema, [*payloads, *GARBAGE, *damaged, None, *payloads])
 
 
-@settings(max_examples=150, suppress_health_check=SLOW, deadline=None)
 @given(st.lists(st.one_of(EVENTS, EVENTS.map(lambda event: {"payload": event, "schema": 1})), max_size=6))
 def test_both_refuse_the_same_events(events: list[dict[str, Any]]) -> None:
     schema = StructType([StructField("a", LongType(), nullable=False), StructField("b", StringType())])
@@ -158,7 +156,6 @@ WRITTEN = st.one_of(
 )
 
 
-@settings(max_examples=200, suppress_health_check=SLOW, deadline=None)
 @given(st.data())
 def test_both_read_what_the_envelope_says_of_times_and_decimals(data: st.DataObject) -> None:
     """Also inside of arrays, maps and structs, and where one event's schema is not the next one's."""

@@ -10,7 +10,7 @@ from datetime import UTC, date, datetime, timedelta, timezone
 from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql.types import (
     ArrayType,
@@ -216,7 +216,6 @@ def damage(payload: bytes) -> st.SearchStrategy[bytes]:
     )
 
 
-@settings(max_examples=150, deadline=None)
 @given(SCHEMA_AND_ROWS)
 def test_what_json_wrote_is_what_is_read(drawn: tuple[StructType, list[Pair]]) -> None:
     schema, pairs = drawn
@@ -227,7 +226,6 @@ def test_what_json_wrote_is_what_is_read(drawn: tuple[StructType, list[Pair]]) -
     decoded.batch.validate(full=True)
 
 
-@settings(max_examples=100, deadline=None)
 @given(SCHEMA_AND_ROWS, st.lists(st.one_of(st.none(), st.sampled_from(GARBAGE)), max_size=4), st.randoms())
 def test_the_good_are_all_delivered_in_order_and_the_bad_named_exactly(
     drawn: tuple[StructType, list[Pair]], garbage: list[bytes | None], random: Any
@@ -242,7 +240,6 @@ def test_the_good_are_all_delivered_in_order_and_the_bad_named_exactly(
     assert decoded.batch.to_pylist() == [row for _, row in mixed if row is not None]
 
 
-@settings(max_examples=200, deadline=None)
 @given(SCHEMA_AND_ROWS, st.data())
 def test_damaged_json_never_raises_and_both_parsers_agree(
     drawn: tuple[StructType, list[Pair]], data: st.DataObject
@@ -258,7 +255,6 @@ def test_damaged_json_never_raises_and_both_parsers_agree(
     assert [(r.index, r.kind) for r in exact.bad] == [(r.index, r.kind) for r in decoded.bad]
 
 
-@settings(max_examples=100, deadline=None)
 @given(
     structs(SCALARS),
     st.lists(st.one_of(st.none(), st.binary(max_size=40), st.lists(st.sampled_from(TOKENS)).map(b"".join))),
@@ -294,7 +290,6 @@ def write_csv(row: list[Any]) -> bytes:
     return line.getvalue().encode()
 
 
-@settings(max_examples=150, deadline=None)
 @given(
     structs(SCALARS).flatmap(lambda schema: st.tuples(st.just(schema), st.lists(rows(schema), max_size=4))),
     st.data(),

@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from pyspark.sql.types import LongType, StructField, StructType
 
@@ -47,7 +47,6 @@ def taught(format: str = "json") -> Any:
     return native.Decoder(format, arrow_schema(COLUMNS), {"framed": "true"})
 
 
-@settings(max_examples=200, deadline=None)
 @given(st.lists(st.one_of(st.none(), FRAMES), max_size=20))
 @example([b"\0\0\0\0", b"\0", b"\1\0\0\0\1{}", None, b""])
 def test_both_find_the_same_ids_and_refuse_the_same_payloads(values: list[bytes | None]) -> None:
@@ -126,7 +125,6 @@ PROTOBUF_FRAMES = st.one_of(
 )  # fmt: skip
 
 
-@settings(max_examples=300, deadline=None)
 @given(st.lists(st.one_of(st.none(), PROTOBUF_FRAMES), max_size=20), st.sampled_from(["", "A", "D"]))
 def test_both_find_the_same_protobuf_messages(values: list[bytes | None], message: str) -> None:
     plain = ProtobufDecoder(COLUMNS, {"protobuf.message": message}, resolve)

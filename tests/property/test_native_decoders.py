@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from pyspark.sql.types import (
     ArrayType,
@@ -39,7 +39,6 @@ from tests.property.test_formats_properties import (
 from forebay.formats import decoder
 
 native = pytest.importorskip("forebay_native", reason="the native reader is not built (make setup)")
-SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
 LOOSE = st.recursive(
     st.one_of(
         st.none(),
@@ -93,7 +92,6 @@ def damage(payload: bytes) -> st.SearchStrategy[bytes]:
     )
 
 
-@settings(max_examples=150, suppress_health_check=SLOW)
 @given(SCHEMA_AND_ROWS, st.data())
 def test_both_read_the_same_json(drawn: tuple[StructType, list[Any]], data: st.DataObject) -> None:
     schema, written = drawn
@@ -102,7 +100,6 @@ def test_both_read_the_same_json(drawn: tuple[StructType, list[Any]], data: st.D
     check_agreement("json", schema, [*good, *GARBAGE, *damaged, *good])
 
 
-@settings(max_examples=150, suppress_health_check=SLOW)
 @given(SCHEMA_AND_ROWS, st.data())
 def test_both_refuse_the_same_values_of_other_types(
     drawn: tuple[StructType, list[Any]], data: st.DataObject
@@ -170,7 +167,6 @@ CSV_TEXT = st.text(
 )
 
 
-@settings(max_examples=400, suppress_health_check=SLOW)
 @given(
     st.lists(CSV_TEXT, min_size=1, max_size=6),
     st.sampled_from([",", ";", "\\t"]),
@@ -185,7 +181,6 @@ def test_both_split_the_same_csv(texts: list[str], delimiter: str, quote: str, e
         check_agreement("csv", schema, [text.encode() for text in texts], options)
 
 
-@settings(max_examples=300, suppress_health_check=SLOW)
 @given(
     st.lists(
         st.one_of(
@@ -211,7 +206,6 @@ def test_both_agree_on_every_tricky_csv_value(data_type: DataType) -> None:
     check_agreement("csv", StructType([*schema, StructField("b", StringType())]), [b"1,x", b"1", b"1,2,3"])
 
 
-@settings(max_examples=100, suppress_health_check=SLOW)
 @given(
     structs(SCALARS).flatmap(lambda schema: st.tuples(st.just(schema), st.lists(rows(schema), max_size=4)))
 )

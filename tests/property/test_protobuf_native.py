@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from google.protobuf import struct_pb2
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from pyspark.sql.types import StructType
 from tests.property.avro_cases import alike
@@ -24,7 +24,6 @@ from forebay.kafka.options import KAFKA
 from forebay.kafka.rows import RowDecoder
 
 native = pytest.importorskip("forebay_native", reason="the native reader is not built (make setup)")
-SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
 
 EVERY = """
 syntax = "proto2"; package every;
@@ -72,7 +71,6 @@ def check_agreement(plain: ProtobufDecoder, values: Sequence[bytes | None]) -> l
     return bad
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=SLOW)
 @given(tables(), st.data())
 def test_both_read_the_same_messages(case: Case, data: st.DataObject) -> None:
     good = [case.write(pair[0]) for pair in data.draw(st.lists(case.kind.good, max_size=3))]
@@ -82,7 +80,6 @@ def test_both_read_the_same_messages(case: Case, data: st.DataObject) -> None:
     assert all(item[0] >= len(good) for item in bad)
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=SLOW)
 @given(tables(), st.data())
 def test_both_refuse_the_same_damage(case: Case, data: st.DataObject) -> None:
     payloads = [case.write(values) for values in data.draw(st.lists(case.kind.loose, min_size=1, max_size=3))]
@@ -119,7 +116,6 @@ def contents() -> st.SearchStrategy[bytes]:
     return st.recursive(st.just(b""), inside, max_leaves=12)
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=SLOW)
 @given(st.lists(st.tuples(NUMBERS, contents()), max_size=4))
 @example([(13, sized(6, sized(1, tag(1, 0) + b"\x00")) + sized(6, sized(1, tag(1, 0) + b"\x00")))])
 def test_both_make_the_same_of_anything_that_looks_like_a_message(parts: list[tuple[int, bytes]]) -> None:
@@ -144,7 +140,6 @@ JSON = st.recursive(
 )
 
 
-@settings(max_examples=300, deadline=None)
 @given(JSON.filter(lambda value: "\\ud" not in json.dumps(value)))
 def test_both_write_the_same_json(value: Any) -> None:
     holder = struct_pb2.ListValue()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.property.avro_cases import alike
 from tests.property.protobuf_cases import Case, damage, sort_maps, tables
@@ -12,10 +12,7 @@ from tests.property.test_avro_properties import check_complete
 
 from forebay.formats import Kind, decoder
 
-SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
 
-
-@settings(max_examples=200, deadline=None, suppress_health_check=SLOW)
 @given(tables(), st.data())
 def test_what_the_runtime_wrote_is_what_is_read(case: Case, data: st.DataObject) -> None:
     pairs: list[tuple[Any, Any]] = data.draw(st.lists(case.kind.good, max_size=3))
@@ -26,7 +23,6 @@ def test_what_the_runtime_wrote_is_what_is_read(case: Case, data: st.DataObject)
     decoded.batch.validate(full=True)
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=SLOW)
 @given(tables(), st.data())
 def test_a_message_is_never_malformed_whatever_the_columns_make_of_it(
     case: Case, data: st.DataObject
@@ -37,7 +33,6 @@ def test_a_message_is_never_malformed_whatever_the_columns_make_of_it(
     assert {record.kind for record in decoded.bad} <= {Kind.TypeConversion}
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=SLOW)
 @given(tables(), st.data())
 def test_damage_never_raises_and_always_has_a_kind(case: Case, data: st.DataObject) -> None:
     payloads = [case.write(values) for values in data.draw(st.lists(case.kind.loose, max_size=3))]
@@ -46,7 +41,6 @@ def test_damage_never_raises_and_always_has_a_kind(case: Case, data: st.DataObje
     check_complete(decoder("protobuf", case.columns, case.options).decode(damaged), len(damaged))
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=SLOW)
 @given(tables(), st.data())
 def test_two_messages_in_a_row_are_their_merge(case: Case, data: st.DataObject) -> None:
     """By the specification; whichever way the fields are interleaved, the last scalar counts."""

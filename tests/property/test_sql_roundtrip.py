@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as some
 from pyspark.sql import types as spark
 
@@ -105,7 +105,6 @@ def sources(draw: some.DrawFn) -> CreateSource:
 
 
 @given(sources())
-@settings(max_examples=300, deadline=None)
 def test_a_source_survives_printing_and_parsing(source: CreateSource) -> None:
     assert parse_one(to_sql(source)) == source
 
@@ -122,7 +121,6 @@ LETTERS = some.lists(WORDS, max_size=12).map(lambda words: "REPLAY DEAD LETTERS 
 
 
 @given(some.one_of(some.text(max_size=60), some.lists(WORDS, max_size=25).map(" ".join), QUERIES, LETTERS))
-@settings(max_examples=600, deadline=None)
 def test_no_text_raises_anything_but_a_statement_error(script: str) -> None:
     try:
         for statement in parse(script):

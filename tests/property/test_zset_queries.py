@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import sqlglot
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql.types import LongType
 from tests.property.change_logs import Database, databases
@@ -47,7 +47,6 @@ def run(connection: sqlite3.Connection, query: str) -> list[tuple[Any, ...]]:
     return connection.execute(sqlglot.transpile(query, "spark", "sqlite")[0]).fetchall()
 
 
-@settings(deadline=None, max_examples=300)
 @given(databases(), QUERIES, st.randoms())
 def test_the_weights_do_not_change_what_a_query_means(database: Database, query: str, random: Any) -> None:
     statement = parse_one(f"CREATE MATERIALIZED VIEW v AS {query}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -53,6 +54,7 @@ class Broker(Service):
         kraft.write_properties(config, {**properties, **self._properties})
         logging = Path(__file__).with_name("log4j2.properties")
         arguments = ["-Xms256m", "-Xmx768m", "-Djava.awt.headless=true"]
+        arguments += os.environ.get("KAFKA_OPTS", "").split()  # as Kafka's own scripts take it
         arguments += [f"-Dlog4j2.configurationFile={logging}", "-cp", kraft.classpath(home)]
         arguments += ["kafka.Kafka", str(config)]
         return arguments, _Ready(port, internal)
