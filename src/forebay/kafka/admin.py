@@ -50,6 +50,11 @@ class Topic:
     partitions: int
 
 
+def partitions_of(topics: Mapping[str, Topic]) -> list[Partition]:
+    """Every partition of these topics."""
+    return [(topic.name, number) for topic in topics.values() for number in range(topic.partitions)]
+
+
 class Cluster:
     """A connection to the brokers of one source. Cheap to make; connects on the first call."""
 

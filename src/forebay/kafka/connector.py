@@ -40,7 +40,7 @@ from forebay.errors import (
 from forebay.formats import Kind
 from forebay.formats.avro_schema import FILE_OPTION, OPTION, written_schema
 from forebay.formats.protobuf_schema import settled
-from forebay.kafka.admin import Cluster, Partition, Topic
+from forebay.kafka.admin import Cluster, Partition, Topic, partitions_of
 from forebay.kafka.columns import CHANGE_LOG, RAW_COLUMNS, layout
 from forebay.kafka.consumers import CACHE
 from forebay.kafka.discovery import discover, raw_config
@@ -143,7 +143,7 @@ class KafkaSource(SourceConnector):
     def _newest_values(self, count: int) -> list[bytes | None]:
         """About so many of the newest values, the partitions alike."""
         with_backoff(self._look, timeout_s=self.options["connect.timeout.ms"] / 1000, notify=_say_unreachable)
-        partitions = [(name, n) for name, topic in self._topics.items() for n in range(topic.partitions)]
+        partitions = partitions_of(self._topics)
         starts, ends = self._cluster.earliest(partitions), self._cluster.latest(partitions)
         share = max(100, count // max(1, len(partitions)))
         ranges = [Range(*key, max(starts[key], ends[key] - share), ends[key]) for key in sorted(partitions)]
@@ -159,8 +159,7 @@ class KafkaSource(SourceConnector):
 
     def _initial(self) -> Position:
         topics = self._current_topics()
-        partitions = [(topic.name, number) for topic in topics.values() for number in range(topic.partitions)]
-        return Position(self._start(partitions), {topic.name: topic.id for topic in topics.values()})
+        return Position(self._start(partitions_of(topics)), _ids(topics))
 
     def _start(self, partitions: Sequence[Partition]) -> dict[Partition, int]:
         mode = self.options["startup.mode"]
@@ -252,10 +251,9 @@ class KafkaSource(SourceConnector):
         topics = self._current_topics()
         self._check_identity(position, topics)
         known = [key for key in position.next if key[0] in topics]
-        partitions = [(topic.name, number) for topic in topics.values() for number in range(topic.partitions)]
-        new = [key for key in partitions if key not in position.next]
+        new = [key for key in partitions_of(topics) if key not in position.next]
         ends = self._cluster.latest([*known, *new])
-        ids = {topic.name: topic.id for topic in topics.values()}
+        ids = _ids(topics)
         self._end = Position(ends, ids)
         if bound is not None:
             new = [key for key in new if key in bound.next]
@@ -313,10 +311,7 @@ class KafkaSource(SourceConnector):
     def end_offsets(self) -> Offsets:
         self._topics_at = 0.0
         topics = self._current_topics()
-        partitions = [(topic.name, number) for topic in topics.values() for number in range(topic.partitions)]
-        return Position(
-            self._cluster.latest(partitions), {topic.name: topic.id for topic in topics.values()}
-        ).to_json()
+        return Position(self._cluster.latest(partitions_of(topics)), _ids(topics)).to_json()
 
     def reached(self, position: Offsets, target: Offsets) -> bool:
         here, there = Position.from_json(position), Position.from_json(target)
@@ -371,7 +366,7 @@ class KafkaSource(SourceConnector):
 
     def lag(self) -> list[PartitionLag]:
         topics = self._current_topics()
-        partitions = [(topic.name, number) for topic in topics.values() for number in range(topic.partitions)]
+        partitions = partitions_of(topics)
         ends, committed = self._cluster.latest(partitions), self._cluster.committed(partitions)
         starts = self._cluster.earliest([key for key in partitions if key not in committed])
         return [
@@ -405,6 +400,10 @@ class KafkaSource(SourceConnector):
             records_per_sec=self._records / seconds,
             custom={"commits_total": float(self._commits)},
         )
+
+
+def _ids(topics: Mapping[str, Topic]) -> dict[str, str]:
+    return {topic.name: topic.id for topic in topics.values()}
 
 
 def _shipped(options: dict[str, str], prefix: str, form: str | None, registered: bool) -> dict[str, str]:
