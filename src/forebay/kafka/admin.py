@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import re
+import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
@@ -38,6 +39,7 @@ T = TypeVar("T")
 Partition = tuple[str, int]
 REQUEST_TIMEOUT_S = 10.0  # long enough for a broker in a long GC pause, short enough to try again soon
 DOWN_S = 1.0  # brokers that refuse connections for this long are away; a name may have a second address
+CLOSE_S = 2.0  # how long closing waits for another thread's request
 GLANCE_S = 0.05  # how often a request that waits looks whether the connection was refused
 
 
@@ -67,6 +69,7 @@ class Cluster:
         self._settings = connection_settings(options) | {"error_cb": self._on_error}
         self._admin: AdminClient | None = None
         self._consumer: Consumer | None = None
+        self._asking = threading.Lock()
 
     @property
     def admin(self) -> AdminClient:
@@ -75,8 +78,12 @@ class Cluster:
         return self._admin
 
     def close(self) -> None:
-        if self._consumer is not None:
-            self._consumer.close()
+        """A consumer that is destroyed while another thread asks it takes the process along: whoever still does
+        after a while, of a broker that is away, has it destroyed by being the last to know it."""
+        if self._asking.acquire(timeout=CLOSE_S):
+            if self._consumer is not None:
+                self._consumer.close()
+            self._asking.release()
         self._consumer = self._admin = None
 
     def _on_error(self, error: KafkaError) -> None:
@@ -216,7 +223,8 @@ class Cluster:
         # Not the admin client's list_consumer_group_offsets: while the coordinator is still loading, that
         # one crashes the process (librdkafka 2.16.1 looks for a consumer group in an admin client).
         doing = f"asking for the offsets of group '{self._options['group.id']}'"
-        answer = self._call(doing, lambda: self._group.committed(wanted, timeout=self._timeout_s))
+        with self._asking:
+            answer = self._call(doing, lambda: self._group.committed(wanted, timeout=self._timeout_s))
         for tp in answer:
             if tp.error is not None:
                 raise translate(tp.error, self._options, doing)
@@ -236,7 +244,8 @@ class Cluster:
         positions = [TopicPartition(topic, number, offset) for (topic, number), offset in offsets.items()]
         group = self._options["group.id"]
         try:
-            answer = self._group.commit(offsets=positions, asynchronous=False)
+            with self._asking:
+                answer = self._group.commit(offsets=positions, asynchronous=False)
         except KafkaException as error:
             raise CommitError(
                 f"the offsets of group '{group}' were not committed: {error.args[0].str()}"

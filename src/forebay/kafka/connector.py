@@ -26,6 +26,7 @@ from forebay.connectors.contract import (
     Wanted,
 )
 from forebay.errors import (
+    CommitError,
     ConnectorStateError,
     ForebayError,
     NewFieldsError,
@@ -81,6 +82,7 @@ class KafkaSource(SourceConnector):
         self._away = Backoff()
         self._committed: SourceCheckpoint | None = None
         self._commits = 0
+        self._commit_failures = 0
         self._records = 0
         self._errors = 0
         self._opened_at = time.monotonic()
@@ -357,7 +359,11 @@ class KafkaSource(SourceConnector):
     # -- the group -----------------------------------------------------------------------------------
 
     def commit_offsets(self, checkpoint: SourceCheckpoint) -> None:
-        self._cluster.commit(Position.from_json(checkpoint.offsets).next)
+        try:
+            self._cluster.commit(Position.from_json(checkpoint.offsets).next)
+        except CommitError:
+            self._commit_failures += 1
+            raise
         self._committed = checkpoint
         self._commits += 1
 
@@ -390,7 +396,7 @@ class KafkaSource(SourceConnector):
         total = sum(item.lag for item in lags)
         details |= {"brokers": str(brokers), "total_lag": str(total)}
         details |= {f"lag.{item.topic}.{item.partition}": str(item.lag) for item in lags}
-        return HealthStatus(True, f"Connected to {brokers} broker(s), lag: {total}", details)
+        return HealthStatus(True, f"Connected to {brokers} broker(s), lag: {total}", details, tuple(lags))
 
     def metrics(self) -> ConnectorMetrics:
         seconds = max(time.monotonic() - self._opened_at, 1e-9)
@@ -398,7 +404,10 @@ class KafkaSource(SourceConnector):
             records_total=self._records,
             errors_total=self._errors,
             records_per_sec=self._records / seconds,
-            custom={"commits_total": float(self._commits)},
+            custom={
+                "commits_total": float(self._commits),
+                "commit_failures_total": float(self._commit_failures),
+            },
         )
 
 
