@@ -147,6 +147,14 @@ class Outcomes:
             )
             return done.rowcount > 0
 
+    def counts(self) -> dict[tuple[str, State], int]:
+        """How many letters of each source are in each state; those that are open are not known here."""
+        with self._lock:
+            rows = self._db.execute(
+                "SELECT source, state, count(*) FROM dead_letter_outcomes GROUP BY source, state"
+            ).fetchall()
+        return {(source, State(state)): count for source, state, count in rows}
+
     def any_of(self, source: str) -> bool:
         with self._lock:
             found = self._db.execute(

@@ -15,6 +15,7 @@ from prometheus_client.registry import Collector
 
 from forebay.catalog import Catalog, QueryState, SourceErrors, Totals
 from forebay.connectors.contract import HealthStatus, SourceConnector
+from forebay.deadletter.outcomes import Outcomes, State
 from forebay.errors import ForebayError
 from forebay.runtime.health import HealthWatch
 from forebay.runtime.query import RunningQuery
@@ -43,25 +44,30 @@ class SessionCollector(Collector):
     def __init__(
         self,
         catalog: Catalog,
+        outcomes: Outcomes,
         sources: Callable[[], Mapping[str, SourceConnector]],
         queries: Mapping[str, RunningQuery],
         watch: HealthWatch,
         commit_errors: Callable[[], Mapping[str, ForebayError]],
     ) -> None:
         self._catalog = catalog
+        self._outcomes = outcomes
         self._sources = sources
         self._queries = queries
         self._watch = watch
         self._commit_errors = commit_errors
 
     def collect(self) -> Iterator[Metric]:
+        sources = self._sources()
         try:
             totals, errors = self._catalog.totals(), self._catalog.source_errors()
+            settled = self._outcomes.counts()
+            ledgers = {name: sum(part.bad for part in self._catalog.ledger(name)) for name in sources}
         except sqlite3.ProgrammingError:
             return  # the session is closed, and has nothing to tell any more
-        sources = self._sources()
         yield from _health(sources, self._watch.last())
         yield from _counts(sources, totals, errors)
+        yield from _letters(ledgers, settled)
         yield from _commits(sources, self._commit_errors())
         yield from _views(dict(self._queries), totals)
 
@@ -106,6 +112,21 @@ def _counts(
         if source in bad and bad[source].last_error_ms:
             last.add_metric([source], bad[source].last_error_ms / 1000)
     yield from (kinds, last)
+
+
+def _letters(ledgers: Mapping[str, int], settled: Mapping[tuple[str, State], int]) -> Iterator[Metric]:
+    done = _gauge(
+        "forebay_source_settled_letters", "Dead letters that somebody has dealt with.", "source", "state"
+    )
+    kept_out = _gauge(
+        "forebay_source_ledger_records", "Records that the rate limit kept out, not recovered yet.", "source"
+    )
+    for source, records in ledgers.items():
+        kept_out.add_metric([source], records)
+        for state in State:
+            if state is not State.open:
+                done.add_metric([source, state], settled.get((source, state), 0))
+    yield from (done, kept_out)
 
 
 def _commits(sources: Mapping[str, SourceConnector], failing: Mapping[str, ForebayError]) -> Iterator[Metric]:

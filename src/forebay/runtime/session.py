@@ -313,6 +313,7 @@ class Session:
                 self._watch = HealthWatch(self._sources.connected)
             return SessionCollector(
                 self._catalog,
+                self._outcomes,
                 self._sources.connected,
                 self._views.running,
                 self._watch,

@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from prometheus_client.registry import Collector
 from pyspark.sql.types import LongType, StructField, StructType
 
 from forebay.catalog import BatchRecord, Catalog, QueryState
-from forebay.connectors.contract import HealthStatus, SourceConfig, SourceConnector
+from forebay.connectors.contract import HealthStatus, SourceConfig, SourceConnector, Stretch
 from forebay.connectors.datagen import DatagenSource
-from forebay.errors import CommitError, OptionValueError
+from forebay.deadletter.outcomes import Outcomes
+from forebay.errors import CommitError, ForebayError, OptionValueError
 from forebay.runtime import health
 from forebay.runtime.health import HealthWatch
 from forebay.runtime.metrics import SessionCollector
@@ -45,30 +45,41 @@ def query(tmp_path: Path, name: str = "v") -> RunningQuery:
     )  # fmt: skip
 
 
-def samples(collector: Collector) -> dict[tuple[str, ...], float]:
-    """By the name and the values of its labels."""
-    return {
-        (sample.name, *sample.labels.values()): sample.value
-        for family in collector.collect()
-        for sample in family.samples
-    }
+class Home:
+    """What a session reads its metrics off: one source is connected, and no query runs unless it is put there."""
+
+    def __init__(self, path: Path) -> None:
+        self.catalog, self.outcomes = Catalog(path), Outcomes(path)
+        self.sources: dict[str, SourceConnector] = {"s": source()}
+        self.queries: dict[str, RunningQuery] = {}
+        self.failing: dict[str, ForebayError] = {}
+        self.watch = HealthWatch(lambda: dict(self.sources))
+        self.collector = SessionCollector(
+            self.catalog,
+            self.outcomes,
+            lambda: self.sources,
+            self.queries,
+            self.watch,
+            lambda: self.failing,
+        )
+
+    def samples(self) -> dict[tuple[str, ...], float]:
+        """By the name and the values of its labels."""
+        return {
+            (sample.name, *sample.labels.values()): sample.value
+            for family in self.collector.collect()
+            for sample in family.samples
+        }
+
+    def close(self) -> None:
+        self.watch.close()
+        self.outcomes.close()
+        self.catalog.close()
 
 
 @pytest.fixture
-def catalog(tmp_path: Path) -> Iterator[Catalog]:
-    made = Catalog(tmp_path / "catalog.db")
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def open_sources() -> dict[str, SourceConnector]:
-    return {"s": source()}
-
-
-@pytest.fixture
-def watch(open_sources: dict[str, SourceConnector]) -> Iterator[HealthWatch]:
-    made = HealthWatch(lambda: dict(open_sources))
+def home(tmp_path: Path) -> Iterator[Home]:
+    made = Home(tmp_path / "catalog.db")
     yield made
     made.close()
 
@@ -86,14 +97,14 @@ def test_a_bucket_counts_what_took_no_longer_than_its_bound(seconds: list[float]
 
 
 def test_counts_of_a_source_are_those_of_the_view_that_met_most_and_of_a_view_its_own(
-    tmp_path: Path, catalog: Catalog, watch: HealthWatch, open_sources: dict[str, SourceConnector]
+    home: Home, tmp_path: Path
 ) -> None:
-    catalog.record_batch(BATCH)
-    catalog.record_batch(replace(BATCH, batch=1, rejected={"Other": 1}, dlq=0, rate_limited=0))
-    catalog.record_batch(replace(BATCH, view="behind"))
-    catalog.record_batch(replace(BATCH, view="elsewhere", source="of another process"))
-    queries = {"v": query(tmp_path), "behind": query(tmp_path, "behind")}
-    found = samples(SessionCollector(catalog, lambda: open_sources, queries, watch, dict))
+    home.catalog.record_batch(BATCH)
+    home.catalog.record_batch(replace(BATCH, batch=1, rejected={"Other": 1}, dlq=0, rate_limited=0))
+    home.catalog.record_batch(replace(BATCH, view="behind"))
+    home.catalog.record_batch(replace(BATCH, view="elsewhere", source="of another process"))
+    home.queries |= {"v": query(tmp_path), "behind": query(tmp_path, "behind")}
+    found = home.samples()
 
     assert found["forebay_source_records_total", "s"] == 20
     assert found["forebay_source_errors_total", "s", "TypeConversion"] == 2
@@ -109,23 +120,35 @@ def test_counts_of_a_source_are_those_of_the_view_that_met_most_and_of_a_view_it
     assert not [key for key in found if "of another process" in key or "elsewhere" in key]
 
 
-def test_a_source_without_records_has_counters_that_are_0(
-    catalog: Catalog, watch: HealthWatch, open_sources: dict[str, SourceConnector]
-) -> None:
-    found = samples(SessionCollector(catalog, lambda: open_sources, {}, watch, dict))
+def test_a_source_without_records_has_counters_that_are_0(home: Home) -> None:
+    found = home.samples()
     assert found["forebay_source_records_total", "s"] == found["forebay_source_skipped_total", "s"] == 0
     assert ("forebay_source_last_error_timestamp_seconds", "s") not in found
 
 
-def test_a_view_tells_its_state_and_how_long_its_batches_take(
-    tmp_path: Path, catalog: Catalog, watch: HealthWatch
-) -> None:
-    running = query(tmp_path)
+def test_what_was_done_with_letters_is_told_and_what_is_still_in_the_ledger(home: Home) -> None:
+    limited = (Stretch("t", 0, 5, 9, 3), Stretch("t", 1, 0, 1, 1))
+    home.catalog.record_batch(replace(BATCH, limited=limited))
+    home.outcomes.discard("s", {("t", 0, 1): "", ("t", 0, 2): ""}, "load test")
+    home.outcomes.discard("another", {("t", 0, 1): ""}, "load test")
+    found = home.samples()
+    assert found["forebay_source_ledger_records", "s"] == 4
+    states = {key[2]: value for key, value in found.items() if key[0] == "forebay_source_settled_letters"}
+    assert states == {"replayed": 0, "failed_again": 0, "discarded": 2}
+    home.catalog.settle_ledger("s", limited[0])
+    home.outcomes.reopen("s", [("t", 0, 1)])
+    found = home.samples()
+    assert found["forebay_source_ledger_records", "s"] == 1
+    assert found["forebay_source_settled_letters", "s", "discarded"] == 1
+
+
+def test_a_view_tells_its_state_and_how_long_its_batches_take(home: Home, tmp_path: Path) -> None:
+    running = home.queries["v"] = query(tmp_path)
     running.state = QueryState.RETRYING
     for batch, (took_ms, records) in enumerate([(40, 5), (3_000, 5), (7, 0)]):
         event = SimpleNamespace(sources=[], batchId=batch, durationMs={"triggerExecution": took_ms})
         running.on_progress(event, records)
-    found = samples(SessionCollector(catalog, dict, {"v": running}, watch, dict))
+    found = home.samples()
     states = {state: found["forebay_query_state", "v", state] for state in QueryState}
     assert states == dict.fromkeys(QueryState, 0) | {QueryState.RETRYING: 1}
     assert found["forebay_query_batch_seconds_bucket", "v", "0.05"] == 1
@@ -134,22 +157,15 @@ def test_a_view_tells_its_state_and_how_long_its_batches_take(
     assert found["forebay_query_batch_seconds_sum", "v"] == pytest.approx(3.04)
 
 
-def test_offsets_that_cannot_be_committed_are_told(
-    catalog: Catalog, watch: HealthWatch, open_sources: dict[str, SourceConnector]
-) -> None:
-    failing: dict[str, Any] = {}
-    collector = SessionCollector(catalog, lambda: open_sources, {}, watch, lambda: failing)
-    assert samples(collector)["forebay_source_commit_failing", "s"] == 0
-    failing["s"] = CommitError("no")
-    assert samples(collector)["forebay_source_commit_failing", "s"] == 1
+def test_offsets_that_cannot_be_committed_are_told(home: Home) -> None:
+    assert home.samples()["forebay_source_commit_failing", "s"] == 0
+    home.failing["s"] = CommitError("no")
+    assert home.samples()["forebay_source_commit_failing", "s"] == 1
 
 
-def test_after_the_session_there_is_nothing_to_tell_and_asking_does_not_fail(
-    catalog: Catalog, watch: HealthWatch, open_sources: dict[str, SourceConnector]
-) -> None:
-    collector = SessionCollector(catalog, lambda: open_sources, {}, watch, dict)
-    catalog.close()
-    assert samples(collector) == {}
+def test_after_the_session_there_is_nothing_to_tell_and_asking_does_not_fail(home: Home) -> None:
+    home.catalog.close()
+    assert home.samples() == {}
 
 
 class _Asked(DatagenSource):
@@ -218,13 +234,10 @@ def test_a_source_whose_check_fails_does_not_silence_the_others_and_one_that_is_
         watch.close()
 
 
-def test_a_port_that_is_taken_is_an_error_of_ours(
-    catalog: Catalog, watch: HealthWatch, open_sources: dict[str, SourceConnector]
-) -> None:
-    collector = SessionCollector(catalog, lambda: open_sources, {}, watch, dict)
-    server = MetricsServer(collector, 0)
+def test_a_port_that_is_taken_is_an_error_of_ours(home: Home) -> None:
+    server = MetricsServer(home.collector, 0)
     try:
         with pytest.raises(OptionValueError, match=f"port {server.port}"):
-            MetricsServer(collector, server.port)
+            MetricsServer(home.collector, server.port)
     finally:
         server.close()
