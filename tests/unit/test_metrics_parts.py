@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from pyspark.sql.types import LongType, StructField, StructType
 
 from forebay.catalog import BatchRecord, Catalog, QueryState
@@ -232,6 +234,17 @@ def test_a_source_whose_check_fails_does_not_silence_the_others_and_one_that_is_
         assert "fine" not in watch.last() or watch.last()["fine"].message != "here"
     finally:
         watch.close()
+
+
+def test_the_page_of_metrics_has_every_name_with_its_labels_and_no_other(home: Home) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "metrics.md").read_text()
+    rows = re.findall(r"^\| `(\w+)` \| (.*?) \|", page, re.MULTILINE)
+    told = {
+        family.name + ("_total" if family.type == "counter" else ""): family._labelnames
+        for family in home.collector.collect()
+        if isinstance(family, CounterMetricFamily | GaugeMetricFamily | HistogramMetricFamily)
+    }
+    assert {name: tuple(re.findall(r"`(\w+)`", labels)) for name, labels in rows} == told
 
 
 def test_a_port_that_is_taken_is_an_error_of_ours(home: Home) -> None:

@@ -37,6 +37,7 @@ CREATE TABLE IF NOT EXISTS dead_letter_outcomes (
     target_partition INTEGER, target_offset INTEGER, PRIMARY KEY (source, topic, partition, "offset")
 ) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS dead_letter_replays ON dead_letter_outcomes (replay_id);
+CREATE INDEX IF NOT EXISTS dead_letter_states ON dead_letter_outcomes (source, state);
 CREATE TABLE IF NOT EXISTS dead_letter_intents (
     replay_id TEXT PRIMARY KEY, source TEXT NOT NULL, target TEXT NOT NULL, since TEXT NOT NULL, letters TEXT NOT NULL
 );
