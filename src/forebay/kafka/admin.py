@@ -78,8 +78,11 @@ class Cluster:
         return self._admin
 
     def close(self) -> None:
-        """A consumer that is destroyed while another thread asks it takes the process along: whoever still does
-        after a while, of a broker that is away, has it destroyed by being the last to know it."""
+        """Let go of the clients, once nobody waits for an answer any more.
+
+        A consumer that is destroyed under another thread's request takes the process along. While brokers are
+        away a request may last: then whoever made it is the last to know the consumer, and its end is that one's.
+        """
         if self._asking.acquire(timeout=CLOSE_S):
             if self._consumer is not None:
                 self._consumer.close()

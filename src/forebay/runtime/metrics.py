@@ -78,6 +78,7 @@ def _health(sources: Mapping[str, SourceConnector], found: Mapping[str, HealthSt
     lag = _gauge(
         "kafka_consumergroup_lag", "Records that are not committed.", "consumergroup", "topic", "partition"
     )
+    lags: dict[tuple[str, str, str], int] = {}  # two sources may share a group, and a series stands once
     for name, connector in sources.items():
         if name not in found:
             continue  # it was not asked yet
@@ -86,7 +87,9 @@ def _health(sources: Mapping[str, SourceConnector], found: Mapping[str, HealthSt
         if "brokers" in health.details:
             brokers.add_metric([name], int(health.details["brokers"]))
         for each in health.partitions if group else ():
-            lag.add_metric([group, each.topic, str(each.partition)], each.lag)
+            lags[str(group), each.topic, str(each.partition)] = each.lag
+    for labels, records in lags.items():
+        lag.add_metric(labels, records)
     yield from (healthy, brokers, lag)
 
 
