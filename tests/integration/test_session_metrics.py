@@ -11,6 +11,7 @@ from support import Cluster, eventually
 
 from forebay.cli.run import _line
 from forebay.devstack import DevStack
+from forebay.runtime import health
 from forebay.runtime.metrics import SessionCollector
 from forebay.runtime.session import Session
 
@@ -128,3 +129,19 @@ def test_while_the_broker_is_away_a_scrape_says_so_at_once_and_without_a_lag(db:
         assert lag(collector, source, topic) == {0: 5}
         assert longest < 1.0
         db.execute(f"DROP SOURCE {source}")
+
+
+def test_sources_come_and_go_while_they_are_asked_for_their_lag(
+    db: Session, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(health, "EVERY_S", 0.0)
+    topic, source = cluster.make_topic(1), name("src")
+    cluster.produce(topic, events(range(5)))
+    collector = db.collector()
+    for _ in range(10):
+        db.execute(create_source(cluster, source, topic))
+        db.execute(f"DROP SOURCE {source}")
+        assert not lag(collector, source, topic)  # what is gone is not told of
+    db.execute(create_source(cluster, source, topic))
+    eventually(lambda: lag(collector, source, topic) == {0: 5}, "the last one is asked as the first was")
+    db.execute(f"DROP SOURCE {source}")

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import difflib
 import re
-import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
@@ -39,7 +38,6 @@ T = TypeVar("T")
 Partition = tuple[str, int]
 REQUEST_TIMEOUT_S = 10.0  # long enough for a broker in a long GC pause, short enough to try again soon
 DOWN_S = 1.0  # brokers that refuse connections for this long are away; a name may have a second address
-CLOSE_S = 2.0  # how long closing waits for another thread's request
 GLANCE_S = 0.05  # how often a request that waits looks whether the connection was refused
 
 
@@ -69,7 +67,6 @@ class Cluster:
         self._settings = connection_settings(options) | {"error_cb": self._on_error}
         self._admin: AdminClient | None = None
         self._consumer: Consumer | None = None
-        self._asking = threading.Lock()
 
     @property
     def admin(self) -> AdminClient:
@@ -78,16 +75,10 @@ class Cluster:
         return self._admin
 
     def close(self) -> None:
-        """Let go of the clients, once nobody waits for an answer any more.
-
-        A consumer that is destroyed under another thread's request takes the process along. While brokers are
-        away a request may last: then whoever made it is the last to know the consumer, and its end is that one's.
-        """
-        if self._asking.acquire(timeout=CLOSE_S):
-            if self._consumer is not None:
-                self._consumer.close()
-            self._asking.release()
-        self._consumer = self._admin = None
+        # Closing waits for other threads' requests; whoever comes meanwhile must not be given what is being closed.
+        consumer, self._consumer, self._admin = self._consumer, None, None
+        if consumer is not None:
+            consumer.close()
 
     def _on_error(self, error: KafkaError) -> None:
         # Failed authentication reaches requests only as a time-out; its reason comes here.
@@ -226,8 +217,7 @@ class Cluster:
         # Not the admin client's list_consumer_group_offsets: while the coordinator is still loading, that
         # one crashes the process (librdkafka 2.16.1 looks for a consumer group in an admin client).
         doing = f"asking for the offsets of group '{self._options['group.id']}'"
-        with self._asking:
-            answer = self._call(doing, lambda: self._group.committed(wanted, timeout=self._timeout_s))
+        answer = self._call(doing, lambda: self._group.committed(wanted, timeout=self._timeout_s))
         for tp in answer:
             if tp.error is not None:
                 raise translate(tp.error, self._options, doing)
@@ -247,8 +237,7 @@ class Cluster:
         positions = [TopicPartition(topic, number, offset) for (topic, number), offset in offsets.items()]
         group = self._options["group.id"]
         try:
-            with self._asking:
-                answer = self._group.commit(offsets=positions, asynchronous=False)
+            answer = self._group.commit(offsets=positions, asynchronous=False)
         except KafkaException as error:
             raise CommitError(
                 f"the offsets of group '{group}' were not committed: {error.args[0].str()}"
