@@ -6,7 +6,7 @@ PY := .venv/bin/python
 WORKERS ?= 2
 COVERAGE_MIN := 85
 
-.PHONY: help setup demo test test-fast test-flock chaos lint format bench lock docs clean
+.PHONY: help setup demo test test-fast test-native test-flock chaos lint format bench lock docs clean
 
 help: ## what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -17,12 +17,17 @@ setup: ## .venv with the locked dependencies, Java 17+
 demo: setup ## real trades through a real Kafka and Spark into a table, in two minutes
 	@$(PY) -m examples.trades
 
-test: setup ## all tests, on a real broker and real Spark, with coverage
+test: setup test-native ## all tests, on a real broker and real Spark, with coverage
 	@rm -f .coverage .coverage.*
 	@$(PY) -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder --cov --durations=25 --cov-report=term:skip-covered --cov-fail-under=$(COVERAGE_MIN) $(ARGS)
 
 test-fast: setup ## what needs neither broker nor Spark
 	@$(PY) -m pytest -q tests/unit tests/property $(ARGS)
+
+test-native: setup ## the tests that the native reader's crate has of its own, where cargo is there
+	@if command -v cargo >/dev/null 2>&1 && (cd native && cargo fetch --quiet 2>/dev/null); then \
+		cd native && cargo test --quiet; \
+	else echo "no cargo, or not the crate's dependencies: its own tests are left out"; fi
 
 test-flock: setup ## Flock's own store suites and a Flock program on the blackboard, in a Python 3.12 of its own
 	@$(PY) -m scripts.flock $(ARGS)

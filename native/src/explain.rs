@@ -4,7 +4,8 @@
 //! reference decoder has it, so that both name the same fault of a record that has several.
 
 use crate::columns::{Column, Data};
-use crate::json::{Json, MAX_DEPTH, Text, absent, find, key};
+use crate::json::{Json, MAX_DEPTH, absent, find, key};
+use crate::json_text::Text;
 use crate::refusal::{Kind, Refusal, quote, shorten};
 use crate::scalars::expected;
 use crate::units;

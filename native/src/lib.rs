@@ -13,6 +13,7 @@ pub mod decoder;
 pub mod explain;
 pub mod framed;
 pub mod json;
+pub mod json_text;
 pub mod kafka;
 pub mod protobuf;
 pub mod protobuf_json;

@@ -8,9 +8,11 @@ import pty
 import re
 import select
 import signal
+import socket
 import subprocess
 import sys
 import time
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -24,6 +26,7 @@ from sessions import checkpointed, connect, events, name, rows
 from support import Cluster, eventually
 
 from forebay.cli.shell import _Names
+from forebay.devstack.ports import free_ports
 from forebay.errors import AlreadyRunningError
 
 PIPELINE = """
@@ -118,7 +121,8 @@ def test_sigterm_finishes_the_batch_commits_and_ends_with_0_while_others_may_rea
     settings = {"BROKERS": cluster.bootstrap_servers, "TOPIC": topic, "GROUP": group, "BATCH": "60"}
     for key, value in settings.items():  # a definition keeps ${NAME}: whoever uses it must know the value
         monkeypatch.setenv(key, value)
-    process = start(home, "run", str(pipeline))
+    (port,) = free_ports(1)
+    process = start(home, "run", str(pipeline), "--metrics-port", str(port))
     try:
         eventually(lambda: (home / "views" / "sums" / "table").exists(), "it runs", timeout=60)
         with connect(home) as reader:  # another process: this one
@@ -134,12 +138,20 @@ def test_sigterm_finishes_the_batch_commits_and_ends_with_0_while_others_may_rea
                 with pytest.raises(AlreadyRunningError, match=f"process {process.pid}"):
                     reader.execute(statement)
             assert process.poll() is None
+        with urllib.request.urlopen(f"http://localhost:{port}/metrics", timeout=10) as answer:
+            metrics = answer.read().decode()
+        assert re.search(r'^forebay_query_records_total{view="sums"} [1-9]', metrics, re.MULTILINE), metrics
+        assert 'forebay_query_state{state="running",view="plain"} 1.0' in metrics
+        for number in range(3):
+            labels = f'consumergroup="{group}",partition="{number}",topic="{topic}"'
+            assert f"kafka_consumergroup_lag{{{labels}}} " in metrics
         process.send_signal(signal.SIGTERM)
         out, words = process.communicate(timeout=60)
     finally:
         process.kill()
     assert process.returncode == 0, words
     assert out == ""
+    assert f"metrics at http://localhost:{port}/metrics" in words
 
     for view in ("plain", "sums"):
         logs = home / "views" / view / "checkpoint"
@@ -211,6 +223,14 @@ def test_wrong_sql_and_wrong_use_end_with_2(tmp_path: Path, pipeline: Path) -> N
     assert "FB1101" in words
     assert quick(tmp_path / "home", "tail", "nosuch", "--timeout", "0")[0] == 2
     assert quick(tmp_path / "home", "show", "nonsense")[0] == 2
+    with socket.socket() as taken:
+        taken.bind(("", 0))
+        taken.listen()
+        port = str(taken.getsockname()[1])
+        code, _, words = quick(tmp_path / "home", "run", str(script), "--metrics-port", port)
+    assert code == 2
+    assert f"port {port}" in words
+    assert "Traceback" not in words
 
 
 def test_a_broker_that_cannot_be_reached_ends_with_3_and_its_address(tmp_path: Path) -> None:

@@ -77,6 +77,7 @@ def test_a_commit_that_the_group_refuses_is_an_error_and_is_not_remembered(
         with pytest.raises(CommitError, match=options["group.id"]):
             source.commit_offsets(SourceCheckpoint(Position({(topic, 0): 2}).to_json(), 0))
         assert source.current_offsets() is None
+        assert source.metrics().custom == {"commits_total": 0.0, "commit_failures_total": 1.0}
     finally:
         member.close()
     source.commit_offsets(SourceCheckpoint(Position({(topic, 0): 2}).to_json(), 0))
@@ -110,5 +111,5 @@ def test_metrics_count_records_errors_and_commits(cluster: Cluster, kafka_source
     source.commit_offsets(SourceCheckpoint(end, 0))
     metrics = source.metrics()
     assert (metrics.records_total, metrics.errors_total) == (4, 1)
-    assert metrics.custom == {"commits_total": 1.0}
+    assert metrics.custom == {"commits_total": 1.0, "commit_failures_total": 0.0}
     assert metrics.records_per_sec > 0

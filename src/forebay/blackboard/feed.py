@@ -24,7 +24,7 @@ from forebay.errors import (
     TopicRecreatedError,
     UnreachableError,
 )
-from forebay.kafka.admin import Cluster
+from forebay.kafka.admin import Cluster, partitions_of
 from forebay.kafka.settings import CLIENT_LOG, connection_settings, translate
 from forebay.options import Options
 
@@ -64,7 +64,7 @@ class Feed:
     def _look(self) -> None:
         described = self._cluster.describe(self._names)
         self._topic_ids = {name: topic.id for name, topic in described.items()}
-        keys = [(name, number) for name, topic in described.items() for number in range(topic.partitions)]
+        keys = partitions_of(described)
         starts = self._cluster.earliest(keys)
         known = self._index.positions(self._topic_ids)
         self._reached = {key: max(known.get(key, 0), starts[key]) for key in keys}
@@ -153,7 +153,7 @@ class Feed:
             described = self._cluster.describe(self._names)
         except UnreachableError:
             return
-        keys = {(name, number) for name, topic in described.items() for number in range(topic.partitions)}
+        keys = set(partitions_of(described))
         new = keys - set(self._reached)
         if any(topic.id != self._topic_ids[name] for name, topic in described.items()):
             raise TopicRecreatedError(

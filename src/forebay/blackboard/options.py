@@ -9,7 +9,7 @@ from typing import Any
 from uuid import uuid4
 
 from forebay.errors import OptionConflictError
-from forebay.kafka.options import PASS_THROUGH
+from forebay.kafka.options import PASS_THROUGH, shared
 from forebay.options import ANY_TEXT, BOOLEAN, TEXT, Option, Options, OptionTable, choice, integer
 
 # KAFKA_SASL_USERNAME is sasl.username of the client library, and so on: see `from_environment`.
@@ -105,12 +105,7 @@ BLACKBOARD = OptionTable(
             "after which the broker ends a transaction whose program has died",
             "15000",
         ),
-        Option(
-            "isolation.level",
-            choice("read_committed", "read_uncommitted"),
-            "whether records of open and aborted transactions are left out",
-            "read_committed",
-        ),
+        shared("isolation.level"),
         Option(
             "index.window",
             integer(1),
@@ -139,9 +134,7 @@ BLACKBOARD = OptionTable(
         ),
         Option("lag.high", integer(1), "with lag.group: the lag from which on publishers wait", "10000"),
         Option("lag.low", integer(0), "with lag.group: the lag at which they go on", "5000"),
-        Option(
-            "connect.timeout.ms", integer(1), "how long a start keeps trying to reach the brokers", "60000"
-        ),
+        shared("connect.timeout.ms"),
     ),
     pass_through=PASS_THROUGH,
     rules=(_low_below_high, _transactions_need_committed),

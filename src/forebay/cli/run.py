@@ -6,7 +6,8 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 from typing import Annotated
@@ -20,6 +21,7 @@ from forebay.cli.output import Output, show, words
 from forebay.errors import StatementError
 from forebay.runtime.describe import QueryStatus
 from forebay.runtime.session import Session, connect
+from forebay.telemetry.server import MetricsServer
 
 REFRESH_S = 0.5
 PLAIN_EVERY_S = 5.0  # without a terminal, a line now and then is enough for a log
@@ -43,12 +45,20 @@ def run(
         float | None,
         typer.Option(help="give up after this many seconds (exit code 4 with --until-caught-up)"),
     ] = None,
+    metrics_port: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            max=65535,
+            help="serve Prometheus metrics on this port (docs/metrics.md); 0: one that is free",
+        ),
+    ] = None,
     home: HomeOption = DEFAULT_HOME,
     master: MasterOption = "local[*]",
 ) -> None:
     """Run a pipeline. It goes on where it stood; SIGTERM or Ctrl-C finishes the batch in flight and commits.
 
-    Example: forebay run pipeline.sql --until-caught-up --timeout 60
+    Examples: forebay run pipeline.sql --until-caught-up --timeout 60 · forebay run pipeline.sql --metrics-port 9400
     """
     from forebay.options import expand
 
@@ -57,7 +67,7 @@ def run(
     script = expand(file.read_text())
     stop = threading.Event()
     _stop_on_signals(stop)
-    with connect(home, master) as session:
+    with connect(home, master) as session, _metrics(session, metrics_port):
         _execute(session, script)
         waiting = _Waiting(session, until_caught_up, timeout)
         watch(session, lambda: stop.is_set() or waiting.done())
@@ -65,6 +75,19 @@ def run(
             waiting.raise_error()
         with words.status("finishing the batch in flight, committing offsets …"):
             session.close()
+
+
+@contextmanager
+def _metrics(session: Session, port: int | None) -> Iterator[None]:
+    if port is None:
+        yield
+        return
+    server = MetricsServer(session.collector(), port)
+    words.print(f"metrics at {server.address}", markup=False, highlight=False)
+    try:
+        yield
+    finally:
+        server.close()
 
 
 def _stop_on_signals(stop: threading.Event) -> None:

@@ -168,6 +168,9 @@ class HealthStatus:
     healthy: bool
     message: str
     details: Mapping[str, str] = field(default_factory=dict)
+    partitions: tuple[
+        PartitionLag, ...
+    ] = ()  # how far the group is behind, where there is one and it is known
 
 
 @dataclass(frozen=True)

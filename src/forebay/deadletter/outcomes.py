@@ -37,6 +37,7 @@ CREATE TABLE IF NOT EXISTS dead_letter_outcomes (
     target_partition INTEGER, target_offset INTEGER, PRIMARY KEY (source, topic, partition, "offset")
 ) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS dead_letter_replays ON dead_letter_outcomes (replay_id);
+CREATE INDEX IF NOT EXISTS dead_letter_states ON dead_letter_outcomes (source, state);
 CREATE TABLE IF NOT EXISTS dead_letter_intents (
     replay_id TEXT PRIMARY KEY, source TEXT NOT NULL, target TEXT NOT NULL, since TEXT NOT NULL, letters TEXT NOT NULL
 );
@@ -146,6 +147,14 @@ class Outcomes:
                 (_now(), f"again as {identity_text(letter)}", replay_id, *first),
             )
             return done.rowcount > 0
+
+    def counts(self) -> dict[tuple[str, State], int]:
+        """How many letters of each source are in each state; those that are open are not known here."""
+        with self._lock:
+            rows = self._db.execute(
+                "SELECT source, state, count(*) FROM dead_letter_outcomes GROUP BY source, state"
+            ).fetchall()
+        return {(source, State(state)): count for source, state, count in rows}
 
     def any_of(self, source: str) -> bool:
         with self._lock:

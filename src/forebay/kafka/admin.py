@@ -50,6 +50,11 @@ class Topic:
     partitions: int
 
 
+def partitions_of(topics: Mapping[str, Topic]) -> list[Partition]:
+    """Every partition of these topics."""
+    return [(topic.name, number) for topic in topics.values() for number in range(topic.partitions)]
+
+
 class Cluster:
     """A connection to the brokers of one source. Cheap to make; connects on the first call."""
 
@@ -70,9 +75,10 @@ class Cluster:
         return self._admin
 
     def close(self) -> None:
-        if self._consumer is not None:
-            self._consumer.close()
-        self._consumer = self._admin = None
+        # Closing waits for other threads' requests; whoever comes meanwhile must not be given what is being closed.
+        consumer, self._consumer, self._admin = self._consumer, None, None
+        if consumer is not None:
+            consumer.close()
 
     def _on_error(self, error: KafkaError) -> None:
         # Failed authentication reaches requests only as a time-out; its reason comes here.

@@ -26,6 +26,7 @@ from forebay.connectors.contract import (
     Wanted,
 )
 from forebay.errors import (
+    CommitError,
     ConnectorStateError,
     ForebayError,
     NewFieldsError,
@@ -40,7 +41,7 @@ from forebay.errors import (
 from forebay.formats import Kind
 from forebay.formats.avro_schema import FILE_OPTION, OPTION, written_schema
 from forebay.formats.protobuf_schema import settled
-from forebay.kafka.admin import Cluster, Partition, Topic
+from forebay.kafka.admin import Cluster, Partition, Topic, partitions_of
 from forebay.kafka.columns import CHANGE_LOG, RAW_COLUMNS, layout
 from forebay.kafka.consumers import CACHE
 from forebay.kafka.discovery import discover, raw_config
@@ -81,6 +82,7 @@ class KafkaSource(SourceConnector):
         self._away = Backoff()
         self._committed: SourceCheckpoint | None = None
         self._commits = 0
+        self._commit_failures = 0
         self._records = 0
         self._errors = 0
         self._opened_at = time.monotonic()
@@ -143,7 +145,7 @@ class KafkaSource(SourceConnector):
     def _newest_values(self, count: int) -> list[bytes | None]:
         """About so many of the newest values, the partitions alike."""
         with_backoff(self._look, timeout_s=self.options["connect.timeout.ms"] / 1000, notify=_say_unreachable)
-        partitions = [(name, n) for name, topic in self._topics.items() for n in range(topic.partitions)]
+        partitions = partitions_of(self._topics)
         starts, ends = self._cluster.earliest(partitions), self._cluster.latest(partitions)
         share = max(100, count // max(1, len(partitions)))
         ranges = [Range(*key, max(starts[key], ends[key] - share), ends[key]) for key in sorted(partitions)]
@@ -159,8 +161,7 @@ class KafkaSource(SourceConnector):
 
     def _initial(self) -> Position:
         topics = self._current_topics()
-        partitions = [(topic.name, number) for topic in topics.values() for number in range(topic.partitions)]
-        return Position(self._start(partitions), {topic.name: topic.id for topic in topics.values()})
+        return Position(self._start(partitions_of(topics)), _ids(topics))
 
     def _start(self, partitions: Sequence[Partition]) -> dict[Partition, int]:
         mode = self.options["startup.mode"]
@@ -252,10 +253,9 @@ class KafkaSource(SourceConnector):
         topics = self._current_topics()
         self._check_identity(position, topics)
         known = [key for key in position.next if key[0] in topics]
-        partitions = [(topic.name, number) for topic in topics.values() for number in range(topic.partitions)]
-        new = [key for key in partitions if key not in position.next]
+        new = [key for key in partitions_of(topics) if key not in position.next]
         ends = self._cluster.latest([*known, *new])
-        ids = {topic.name: topic.id for topic in topics.values()}
+        ids = _ids(topics)
         self._end = Position(ends, ids)
         if bound is not None:
             new = [key for key in new if key in bound.next]
@@ -313,10 +313,7 @@ class KafkaSource(SourceConnector):
     def end_offsets(self) -> Offsets:
         self._topics_at = 0.0
         topics = self._current_topics()
-        partitions = [(topic.name, number) for topic in topics.values() for number in range(topic.partitions)]
-        return Position(
-            self._cluster.latest(partitions), {topic.name: topic.id for topic in topics.values()}
-        ).to_json()
+        return Position(self._cluster.latest(partitions_of(topics)), _ids(topics)).to_json()
 
     def reached(self, position: Offsets, target: Offsets) -> bool:
         here, there = Position.from_json(position), Position.from_json(target)
@@ -362,7 +359,11 @@ class KafkaSource(SourceConnector):
     # -- the group -----------------------------------------------------------------------------------
 
     def commit_offsets(self, checkpoint: SourceCheckpoint) -> None:
-        self._cluster.commit(Position.from_json(checkpoint.offsets).next)
+        try:
+            self._cluster.commit(Position.from_json(checkpoint.offsets).next)
+        except CommitError:
+            self._commit_failures += 1
+            raise
         self._committed = checkpoint
         self._commits += 1
 
@@ -371,7 +372,7 @@ class KafkaSource(SourceConnector):
 
     def lag(self) -> list[PartitionLag]:
         topics = self._current_topics()
-        partitions = [(topic.name, number) for topic in topics.values() for number in range(topic.partitions)]
+        partitions = partitions_of(topics)
         ends, committed = self._cluster.latest(partitions), self._cluster.committed(partitions)
         starts = self._cluster.earliest([key for key in partitions if key not in committed])
         return [
@@ -395,7 +396,7 @@ class KafkaSource(SourceConnector):
         total = sum(item.lag for item in lags)
         details |= {"brokers": str(brokers), "total_lag": str(total)}
         details |= {f"lag.{item.topic}.{item.partition}": str(item.lag) for item in lags}
-        return HealthStatus(True, f"Connected to {brokers} broker(s), lag: {total}", details)
+        return HealthStatus(True, f"Connected to {brokers} broker(s), lag: {total}", details, tuple(lags))
 
     def metrics(self) -> ConnectorMetrics:
         seconds = max(time.monotonic() - self._opened_at, 1e-9)
@@ -403,8 +404,15 @@ class KafkaSource(SourceConnector):
             records_total=self._records,
             errors_total=self._errors,
             records_per_sec=self._records / seconds,
-            custom={"commits_total": float(self._commits)},
+            custom={
+                "commits_total": float(self._commits),
+                "commit_failures_total": float(self._commit_failures),
+            },
         )
+
+
+def _ids(topics: Mapping[str, Topic]) -> dict[str, str]:
+    return {topic.name: topic.id for topic in topics.values()}
 
 
 def _shipped(options: dict[str, str], prefix: str, form: str | None, registered: bool) -> dict[str, str]:

@@ -505,3 +505,10 @@ KAFKA = OptionTable(
     pass_through=PASS_THROUGH,
     rules=(_high_above_low, _startup_complete, _key_complete, _evolution_complete),
 )
+
+
+def shared(name: str, **changes: Any) -> Option:
+    """An option that another table has, too, with the same name and values; `changes` are what differs there."""
+    option = KAFKA.get(name)
+    assert option is not None
+    return replace(option, acts=True, **changes)

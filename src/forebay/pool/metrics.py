@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from forebay.pool.crew import SECONDS
+from forebay.telemetry.times import buckets
 
 if TYPE_CHECKING:
     from forebay.pool.pool import Pool
@@ -69,27 +69,8 @@ class PoolCollector(Collector):
 
     def _times(self, name: str) -> Metric:
         counts, total_s = self._pool.handler_times()
-        running, buckets = 0, []
-        for bound, count in zip((*SECONDS, float("inf")), counts, strict=True):
-            running += count
-            buckets.append(("+Inf" if bound == float("inf") else str(bound), running))
         times = HistogramMetricFamily(
             "forebay_pool_handler_seconds", "How long handlers take.", labels=["pool"]
         )
-        times.add_metric([name], buckets, total_s)
+        times.add_metric([name], buckets(SECONDS, counts), total_s)
         return times
-
-
-class MetricsServer:
-    """`/metrics` on a port, for this pool alone."""
-
-    def __init__(self, pool: Pool, port: int) -> None:
-        registry = CollectorRegistry()
-        registry.register(PoolCollector(pool))
-        self._server, self._thread = start_http_server(port, registry=registry)
-        self.port: int = self._server.server_port
-
-    def close(self) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()

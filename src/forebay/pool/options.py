@@ -5,12 +5,11 @@ from __future__ import annotations
 import os
 import tomllib
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from forebay.errors import OptionConflictError, OptionValueError
-from forebay.kafka.options import KAFKA, PASS_THROUGH
+from forebay.kafka.options import KAFKA, PASS_THROUGH, shared
 from forebay.options import BOOLEAN, TEXT, Option, Options, OptionTable, choice, integer
 from forebay.pool.completed import LIMIT
 from forebay.pool.crew import Order
@@ -24,13 +23,6 @@ _OF_SOURCES = (
     "session.timeout.ms", "heartbeat.interval.ms", "max.poll.interval.ms", "fetch.min.bytes", "fetch.max.bytes",
     "max.partition.fetch.bytes",
 )  # fmt: skip
-
-
-def _shared(name: str, **changes: Any) -> Option:
-    """An option that a Kafka source has, too, with the same name, values and default."""
-    option = KAFKA.get(name)
-    assert option is not None
-    return replace(option, acts=True, **changes)
 
 
 def _letters_need_a_topic(values: Mapping[str, Any]) -> None:
@@ -52,11 +44,11 @@ def _window_holds_the_queue(values: Mapping[str, Any]) -> None:
 
 
 _POOL = (
-    _shared("bootstrap.servers"),
-    _shared("topic"),
-    _shared("topics"),
-    _shared("topic.pattern"),
-    _shared("group.id", description="the consumer group that keeps how far records are done"),
+    shared("bootstrap.servers"),
+    shared("topic"),
+    shared("topics"),
+    shared("topic.pattern"),
+    shared("group.id", description="the consumer group that keeps how far records are done"),
     Option("name", TEXT, "what the pool is called in logs, metrics and dead letters; the group's unless given"),
     Option("workers", integer(1, 100_000), "the most handlers at work at a time", "100", "500"),
     Option("order", choice(*Order), "which records may be handled at the same time", "unordered", "key"),
@@ -119,9 +111,9 @@ _POOL = (
         "json",
     ),
     Option("columns", TEXT, "the columns of a value, as in CREATE SOURCE", example="id BIGINT, name STRING"),
-    _shared("fetch.wait.max.ms", default="500"),  # a pool is there all day; a source's task is gone in a moment
-    *(_shared(name) for name in _OF_SOURCES),
-    *(_shared(option.name) for option in KAFKA.options if option.name.startswith(_FORMATS)),
+    shared("fetch.wait.max.ms", default="500"),  # a pool is there all day; a source's task is gone in a moment
+    *(shared(name) for name in _OF_SOURCES),
+    *(shared(option.name) for option in KAFKA.options if option.name.startswith(_FORMATS)),
 )  # fmt: skip
 
 POOL = OptionTable(

@@ -34,12 +34,13 @@ from forebay.pool.feed import Feed, as_error
 from forebay.pool.handlers import Adapted, Handler
 from forebay.pool.letters import Letters
 from forebay.pool.loop import run as run_loop
-from forebay.pool.metrics import MetricsServer, PoolCollector
+from forebay.pool.metrics import PoolCollector
 from forebay.pool.options import bind
 from forebay.pool.record import Record
 from forebay.pool.stats import PoolStats, stats_of
 from forebay.pool.tracing import traced
 from forebay.pool.transactions import INTERVAL_MS, TIMEOUT_MS, Transactions
+from forebay.telemetry.server import MetricsServer
 
 log = logging.getLogger("forebay.pool")
 
@@ -167,7 +168,7 @@ class Pool:
         self._thread.start()
         self._watch = self._loop.create_task(self._watch_handlers())
         port = self.options["metrics.port"]
-        self.metrics = None if port is None else MetricsServer(self, port)
+        self.metrics = None if port is None else MetricsServer(self.collector(), port)
 
     async def wait(self) -> None:
         """Until the pool ends; raises why, if it was not asked to."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -69,10 +69,17 @@ class SourceLag:
 class Describer:
     """Answers SHOW and DESCRIBE from the catalog, from the running queries and from the brokers."""
 
-    def __init__(self, catalog: Catalog, sources: Sources, views: Views) -> None:
+    def __init__(
+        self,
+        catalog: Catalog,
+        sources: Sources,
+        views: Views,
+        commit_errors: Callable[[], Mapping[str, ForebayError]],
+    ) -> None:
         self._catalog = catalog
         self._sources = sources
         self._views = views
+        self._commit_errors = commit_errors
 
     def sources(self) -> list[SourceStatus]:
         found = []
@@ -111,6 +118,9 @@ class Describer:
         query = self._views.running.get(name)
         if query is not None:
             progress = query.progress
+            # A group that cannot be told does not hold up the view; its lag would be a riddle all the same.
+            failing = [error for source, error in self._commit_errors().items() if source in query.connectors]
+            message = message or "; ".join(error.message for error in failing)
             return QueryStatus(
                 name, str(query.state), batch, records, rejected, late, round(progress.records_per_second, 1), progress.lag,
                 progress.batch_ms, message,
@@ -232,6 +242,9 @@ class Describer:
         ]
         for totals in self._catalog.totals(source=name):
             lines += _totals(totals)
+        failing = self._commit_errors().get(name)
+        if failing is not None:
+            lines += ["", f"Commits fail: {failing.message}"]
         return [*lines, *self._lag_lines(name)]
 
     def _lag_lines(self, name: str) -> list[str]:

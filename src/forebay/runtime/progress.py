@@ -53,9 +53,11 @@ class ProgressListener(StreamingQueryListener):  # type: ignore[misc]
             return
         try:
             checkpointed, records = self._record(query, event.progress)
-            query.on_progress(event.progress, records)
-            for source, offsets in checkpointed.items():
-                self._on_checkpoint(source, event.progress.batchId, offsets)
+            # Whoever waits for the query to get here, and then for the commit, must find that one waiting.
+            with query.changed:
+                query.on_progress(event.progress, records)
+                for source, offsets in checkpointed.items():
+                    self._on_checkpoint(source, event.progress.batchId, offsets)
         except Exception:
             # An exception here would end in the JVM's log, where nobody looks.
             log.exception("the progress of view '%s' could not be recorded", query.name)

@@ -29,9 +29,13 @@ from forebay.errors import (
 from forebay.runtime import changelog, checkpoints
 from forebay.runtime.lock import ViewLock
 from forebay.runtime.positions import earlier
+from forebay.telemetry.times import Times
 from forebay.views.table import ViewTable
 
 log = logging.getLogger("forebay.query")
+
+BATCH_SECONDS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0)
+"""Bounds of the histogram of how long batches take."""
 
 MAX_WORKERS_LOST = 5  # in a row, without a batch in between: then it is the batch that kills them
 
@@ -102,6 +106,7 @@ class RunningQuery:
         self.connectors = dict(connectors)
         self.table = ViewTable(paths.table)
         self.progress = Progress()
+        self.batch_times = Times(BATCH_SECONDS)  # in this process, of batches with records
         self.error: ForebayError | None = None
         self._build = build
         self._output_mode = output_mode
@@ -189,6 +194,7 @@ class RunningQuery:
             if records:
                 self.progress.batch = max(self.progress.batch, event.batchId)
                 self.progress.batch_ms = took_ms
+                self.batch_times.add(took_ms / 1000)
                 self._backoff.over()
                 self._workers_lost = 0
             self.progress.records_per_second = records * 1000 / max(took_ms, 1)

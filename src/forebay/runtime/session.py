@@ -28,6 +28,7 @@ from forebay.runtime.catalog_tables import CatalogTables
 from forebay.runtime.commits import GroupCommitter
 from forebay.runtime.dead_letters import DeadLetters
 from forebay.runtime.describe import Describer, QueryStatus, SourceLag, SourceStatus
+from forebay.runtime.health import HealthWatch
 from forebay.runtime.letter_statements import letter_statement
 from forebay.runtime.positions import earlier
 from forebay.runtime.results import Result
@@ -38,6 +39,7 @@ from forebay.views.changes import Subscription
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from forebay.runtime.metrics import SessionCollector
     from forebay.runtime.progress import ProgressListener
 
 COMMIT_ON_CLOSE_S = 10.0
@@ -82,7 +84,8 @@ class Session:
             self.home, self._catalog, self._sources, self._outcomes, lambda: self.spark
         )
         self._views = Views(self.home, self._catalog, self._sources, lambda: self.spark, self._tables.frame)
-        self._describer = Describer(self._catalog, self._sources, self._views)
+        self._describer = Describer(self._catalog, self._sources, self._views, self.commit_errors)
+        self._watch: HealthWatch | None = None
         self._committer = GroupCommitter(self._on_commit)
 
     def __enter__(self) -> Session:
@@ -208,6 +211,7 @@ class Session:
             for view in views:
                 self._views.drop(view)
             self._committer.forget(statement.name)
+            self._commit_errors.pop(statement.name, None)
             self._sources.drop(statement.name)
         dropped = "".join(f", view {view} too" for view in views)
         return Result(done=f"source {statement.name} dropped{dropped}")
@@ -296,6 +300,26 @@ class Session:
         for query in list(self._views.running.values()):
             query.raise_if_failed()
 
+    def collector(self) -> SessionCollector:
+        """For a Prometheus registry: sources, their groups' lag, views. `docs/metrics.md` has the names.
+
+        From now on the brokers are asked for the lag now and then, so that a scrape does not wait for them.
+        """
+        from forebay.runtime.metrics import SessionCollector
+
+        with self._lock:
+            self._check_open()
+            if self._watch is None:
+                self._watch = HealthWatch(self._sources.connected)
+            return SessionCollector(
+                self._catalog,
+                self._outcomes,
+                self._sources.connected,
+                self._views.running,
+                self._watch,
+                self.commit_errors,
+            )
+
     def commit_errors(self) -> dict[str, ForebayError]:
         """Sources whose group offsets cannot be committed at the moment, and why."""
         return dict(self._commit_errors)
@@ -346,6 +370,8 @@ class Session:
                 REPORT.flush()
                 if self._owns_spark:
                     self._spark.stop()
+            if self._watch is not None:
+                self._watch.close()
             self._sources.close()
             self._tables.close()
             self._outcomes.close()

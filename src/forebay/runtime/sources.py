@@ -274,6 +274,10 @@ class Sources:
             self._open[name] = connector
         return self._open[name]
 
+    def connected(self) -> dict[str, SourceConnector]:
+        """Those that this session has connected, by name."""
+        return dict(self._open)
+
     def peek(self, name: str) -> SourceConnector:
         """The connector without connecting: for what its options and columns say."""
         return self._open.get(name) or self._connector(self.statement(name))

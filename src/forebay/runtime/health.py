@@ -1,0 +1,71 @@
+"""Whether the systems behind a session's sources answer, and how far the groups are behind.
+
+Asking takes as long as a broker likes, so a thread asks now and then, and whoever wants to know has the last
+answer at once.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from forebay.connectors.contract import HealthStatus, SourceConnector
+
+EVERY_S = 1.0  # F025: lag is right to the second; planning asks the same brokers more often than that
+KEPT_S = 30.0  # longer than any one question takes; an answer older than that says nothing about now
+CLOSE_S = 5.0
+
+
+@dataclass(frozen=True)
+class _Answer:
+    connector: SourceConnector
+    health: HealthStatus
+    at: float
+
+
+class HealthWatch:
+    """Looks after the sources that `sources()` names, from its start until it is closed."""
+
+    def __init__(self, sources: Callable[[], Mapping[str, SourceConnector]]) -> None:
+        self._sources = sources
+        self._answers: dict[str, _Answer] = {}
+        self._closed = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="forebay-health", daemon=True)
+        self._thread.start()
+
+    def last(self) -> dict[str, HealthStatus]:
+        """The last word on each source; nothing of one that was not asked yet. Never waits."""
+        now, sources = time.monotonic(), self._sources()
+        return {
+            name: answer.health if now - answer.at < KEPT_S else _SILENT
+            for name, answer in list(self._answers.items())
+            if sources.get(name) is answer.connector
+        }
+
+    def close(self) -> None:
+        self._closed.set()
+        self._thread.join(CLOSE_S)
+
+    def _run(self) -> None:
+        while not self._closed.is_set():
+            sources = self._sources()
+            for name, connector in sources.items():
+                if self._closed.is_set():
+                    return
+                self._answers[name] = _Answer(connector, _ask(connector), time.monotonic())
+            for name in self._answers.keys() - sources.keys():
+                del self._answers[name]
+            self._closed.wait(EVERY_S)
+
+
+def _ask(connector: SourceConnector) -> HealthStatus:
+    try:
+        return connector.health_check()
+    except Exception as error:
+        # Of somebody else's connector: it must not silence the others.
+        return HealthStatus(False, str(error))
+
+
+_SILENT = HealthStatus(False, f"no answer for {KEPT_S:.0f} s")
