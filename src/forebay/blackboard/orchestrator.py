@@ -197,7 +197,7 @@ class Orchestrator:
         outgoing = [one for _, records in results for one in records]
         if self.store.options["transactions"]:
             for one in outgoing:
-                record.send(one.topic, one.value, key=one.key, headers=one.headers)
+                record._send(one.topic, one.value, one.key, one.headers)
         else:
             await self._write_in_turn(outgoing)
         for each, (done, _) in zip(wanted, results, strict=True):
