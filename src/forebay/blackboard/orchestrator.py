@@ -114,8 +114,8 @@ class Orchestrator:
         self._marks = self.store.marks()
         self._pools = [
             self._pool(self.group_id, [topics.artifacts], "agents"),
-            # Retries wait for their time, and have workers of their own to do so.
-            self._pool(f"{self.group_id}.retry", retries, "retries"),
+            # Retries wait for their time, and have workers of their own to do so: however many there are, that is no load.
+            self._pool(f"{self.group_id}.retry", retries, "retries", heavy_lag=None),
         ]
         for pool in self._pools:
             await pool.start(self._handle)
@@ -144,7 +144,7 @@ class Orchestrator:
             ensure_topic(policy, options, options["partitions"])
         return self.store.ensure_retry_topics(self.retry.topics)
 
-    def _pool(self, group: str, topics: list[str], purpose: str) -> Pool:
+    def _pool(self, group: str, topics: list[str], purpose: str, **more: Any) -> Pool:
         options = self.store.options
         client = {
             **options.passed_through(),
@@ -163,7 +163,7 @@ class Orchestrator:
             max_errors=BEAR,
             errors={_StoppingError: "halt"},
             kafka=client,
-            **self._settings,
+            **self._settings | more,
         )
         if not options["transactions"]:
             return pool
