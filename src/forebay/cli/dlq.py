@@ -369,7 +369,8 @@ def _say_none(chosen: list[DeadLetters], topic: str | None) -> None:
             "topic with somebody else's was named (--topic, --brokers)",
             markup=False,
         )
+    hint = "; without --source everybody's there are shown" if topic is not None else ""
     for letters in chosen:
         words.print(
-            f"no such letters of '{letters.source}' in {letters.place}", markup=False, highlight=False
+            f"no such letters of '{letters.source}' in {letters.place}{hint}", markup=False, highlight=False
         )

@@ -147,9 +147,13 @@ class LetterReader:
         for letter in self._letters({}, progress):
             if seen.add(letter.identity):
                 yield Entry(letter, self._outcomes.of(self.key, letter) if touched else OPEN)
-        strangers = self._box.strangers
-        if strangers:
-            log.warning("%d in %s are no dead letters of Forebay, and left out", strangers, self.place)
+        if self.strangers:
+            log.warning("%d in %s are no dead letters of Forebay, and left out", self.strangers, self.place)
+
+    @property
+    def strangers(self) -> int:
+        """How many records there no one of ours wrote, as far as was read."""
+        return self._box.strangers
 
     def refresh(self, progress: Progress = silent) -> None:
         """Look through what is new for letters about records that were replayed."""
