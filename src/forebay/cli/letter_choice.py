@@ -64,7 +64,7 @@ class Whose:
 
     source: str | None
     topic: str | None
-    options: dict[str, str] = field(default_factory=dict)
+    options: dict[str, str] = field(default_factory=dict, repr=False)  # may hold a password
 
     @classmethod
     def of(cls, source: str | None, topic: str | None, brokers: str | None, config: str | None) -> Whose:
