@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
+import time
 import uuid
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
@@ -20,6 +22,7 @@ from benchmarks.runner import prepare
 from benchmarks.sessions import PeerSession
 from benchmarks.topics import fill
 from forebay.devstack import DevStack
+from forebay.pool.loop import run
 
 OURS, THEIRS = forebay_pool.PEER.name, parallel_consumer.PEER.name
 TITLE = "The pool beside the Parallel Consumer"
@@ -31,6 +34,7 @@ PARTITIONS = (1, 8)
 ORDERS = ("key", "unordered")
 SECONDS = 8  # about how long a case takes at its best, if there are records enough
 TIMEOUT_S = 300.0
+BARE_S = 3.0
 
 
 @dataclass(frozen=True)
@@ -91,7 +95,33 @@ def measure(console: Console, records: int = 500_000, rounds: int = 3, only: str
             for session in sessions.values():
                 session.close()
         versions = {name: session.version for name, session in sessions.items()}
+    for wait_ms in sorted({row.wait_ms for row in rows if row.wait_ms}):
+        notes.append(
+            f"{WORKERS} coroutines that only wait for {wait_ms} ms, without a pool, a broker or a record, reach "
+            f"{bare(wait_ms):.0%} of workers ÷ latency on this machine: its timers allow no more."
+        )
     return section(rows, notes, versions, busy)
+
+
+def bare(wait_ms: int) -> float:
+    """What is left of workers ÷ latency when nothing is done but to wait, in the event loop that pools have."""
+
+    async def main() -> None:
+        async def wait() -> int:
+            count = 0
+            while time.monotonic() < end:
+                await asyncio.sleep(wait_ms / 1000)
+                count += 1
+            return count
+
+        began = time.monotonic()
+        end = began + BARE_S
+        counts = await asyncio.gather(*(wait() for _ in range(WORKERS)))
+        found.append(sum(counts) / (time.monotonic() - began) / (WORKERS / wait_ms * 1000))
+
+    found: list[float] = []
+    run(main())
+    return found[0]
 
 
 def _round(

@@ -50,7 +50,8 @@ def test_artifacts_are_counted_by_type_and_agent_in_sql_and_letters_are_replayed
         )
         assert counted == [("Order", "agent0", "c", 5), ("Order", "agent1", "c", 5)]
 
-        letters = session.dead_letters(source, topic=f"{prefix}dlq.shaky")
+        brokers = {"bootstrap.servers": cluster.bootstrap_servers}
+        letters = session.dead_letters("shaky", topic=f"{prefix}dlq.shaky", options=brokers)
         assert {(each.letter.source, each.letter.kind) for each in letters} == {("shaky", "ValueError")}
         chosen = letters.where("offset < 4")
         report = chosen.replay()

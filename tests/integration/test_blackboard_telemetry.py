@@ -20,7 +20,8 @@ def test_spans_and_metrics_say_what_agents_do_and_where(
 
     async def work() -> str:
         async with board(cluster, transactions=True, transactional_id=unique("node"), partitions=1) as store:
-            team = Orchestrator(store, unique("agents"), retry=RetryPolicy(attempts=1), commit_interval_ms=50)
+            retry = RetryPolicy(attempts=2, backoff_ms=1)
+            team = Orchestrator(store, unique("agents"), retry=retry, commit_interval_ms=50, heavy_lag=10)
             team.subscribe("answering", "Order", answer)
             async with team:
                 for n in range(2):
@@ -31,7 +32,8 @@ def test_spans_and_metrics_say_what_agents_do_and_where(
 
                 def exposed() -> str:
                     text = generate_latest(registry).decode()
-                    return text if "kafka_consumergroup_lag{" in text else ""
+                    group = f'consumergroup="{team.group_id}",partition="0",topic="{store.topics.artifacts}"'
+                    return text if f"kafka_consumergroup_lag{{{group}}} 0.0" in text else ""
 
                 text = await until(exposed, "the lag is known")
             sent = {span.name: span for span in spans.get_finished_spans() if "send" in span.name}
@@ -48,7 +50,7 @@ def test_spans_and_metrics_say_what_agents_do_and_where(
                 span.context.span_id for span in spans.get_finished_spans() if span.name.startswith("send")
             }
             ran = [span for span in spans.get_finished_spans() if span.name == "agent answering"]
-            assert len(ran) == 2
+            assert len(ran) == 3  # one of them twice
             assert all(link.context.span_id in published for span in ran for link in span.links)
             assert all(span.links for span in ran)
             failed = next(span for span in ran if not span.status.is_ok and span.status.description)
@@ -57,5 +59,8 @@ def test_spans_and_metrics_say_what_agents_do_and_where(
 
     text = run(work())
     assert 'forebay_agent_artifacts_total{agent="answering",partition="0"} 1.0' in text
+    assert 'forebay_agent_errors_total{agent="answering",partition="0"} 2.0' in text
+    assert 'forebay_agent_retries_total{agent="answering",partition="0"} 1.0' in text
+    assert "forebay_pool_heavy_partition{" in text
     assert 'forebay_agent_dead_letters_total{agent="answering",partition="0"} 1.0' in text
     assert "forebay_agent_seconds_total" in text

@@ -25,7 +25,7 @@ from support import Cluster, eventually, unique
 
 from forebay.deadletter.letter import Letter
 from forebay.deadletter.outcomes import Outcomes
-from forebay.deadletter.reader import LetterReader, Place
+from forebay.deadletter.reader import Letterbox, LetterReader, Place
 from forebay.errors import NoColumnsError, OptionConflictError, OptionValueError
 from forebay.kafka.options import KAFKA
 from forebay.pool import Record, tracing
@@ -56,7 +56,7 @@ def letters_in(cluster: Cluster, topic: str, source: str) -> list[Letter]:
     with tempfile.TemporaryDirectory() as folder:
         outcomes = Outcomes(Path(folder) / "outcomes.db")
         try:
-            reader = LetterReader(source, Place(topic=topic), options, outcomes)
+            reader = LetterReader(source, Letterbox(Place(topic=topic), options), outcomes, source)
             return sorted((entry.letter for entry in reader.entries()), key=lambda letter: letter.identity)
         finally:
             outcomes.close()
@@ -86,6 +86,35 @@ def test_avro_has_the_columns_of_its_schema(cluster: Cluster) -> None:
     )
     assert seen == [{"id": 7}]
     assert len(letters) == 1
+
+
+def test_a_change_of_a_database_is_what_was_done_with_the_row_before_and_after(cluster: Cluster) -> None:
+    alice, bob = {"id": 1, "name": "Alice"}, {"id": 1, "name": "Bob"}
+    events = [
+        {"op": "c", "ts_ms": 1, "before": None, "after": alice},
+        {"schema": None, "payload": {"op": "u", "ts_ms": 2, "before": alice, "after": bob}},
+        {
+            "op": "u",
+            "ts_ms": 3,
+            "before": None,
+            "after": {**alice, "more": 0},
+        },  # the database logs no old rows
+        {"op": "d", "ts_ms": 4, "before": bob, "after": None},
+        {"op": "t", "ts_ms": 5},
+        {"id": 1},
+    ]
+    payloads: list[bytes | None] = [json.dumps(event).encode() for event in events]
+    payloads.insert(4, None)
+    columns = "id BIGINT NOT NULL, name STRING"
+    seen, letters = values_of(cluster, payloads, format="debezium-json", columns=columns)
+    assert seen == [
+        {"op": "c", "ts_ms": 1, "before": None, "after": alice},
+        {"op": "u", "ts_ms": 2, "before": alice, "after": bob},
+        {"op": "u", "ts_ms": 3, "before": None, "after": alice},
+        {"op": "d", "ts_ms": 4, "before": bob, "after": None},
+        None,
+    ]
+    assert [(letter.offset, letter.kind) for letter in letters] == [(5, "Other"), (6, "SchemaMismatch")]
 
 
 def test_a_format_that_cannot_know_its_columns_says_so(cluster: Cluster) -> None:

@@ -11,8 +11,10 @@ import sys
 import time
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from pools import committed, ends, pool_on, run_until, until
 from support import Cluster, unique
 
@@ -34,6 +36,10 @@ asyncio.run(pool.transactional(id, interval_ms=50).run(handle))
 
 def read_committed(cluster: Cluster, topic: str) -> list[bytes]:
     """All values of a topic that a reader of committed records sees."""
+    return [message.value() for message in read_messages(cluster, topic)]
+
+
+def read_messages(cluster: Cluster, topic: str) -> list[Any]:
     consumer = cluster.consumer(
         unique("reader"),
         **{
@@ -51,7 +57,7 @@ def read_committed(cluster: Cluster, topic: str) -> list[bytes]:
             if message.error():
                 ended.add(message.partition())
             else:
-                found.append(message.value())
+                found.append(message)
     finally:
         consumer.close()
     return found
@@ -76,6 +82,31 @@ def test_what_is_sent_is_written_once_with_its_offset_and_nothing_of_failed_atte
     assert len(found) == 600
     assert set(found) == expected
     assert committed(cluster, pool, topic) == ends(cluster, topic)
+
+
+@pytest.mark.parametrize("plain", [False, True], ids=["async", "plain"])
+def test_what_is_sent_carries_the_span_of_its_handler(
+    cluster: Cluster, spans: InMemorySpanExporter, plain: bool
+) -> None:
+    topic, out = cluster.make_topic(1), cluster.make_topic(1)
+    cluster.produce(topic, [b"x"])
+    own = ("traceparent", b"00-" + b"a" * 32 + b"-" + b"b" * 16 + b"-01")
+
+    def handle(record: Record) -> None:
+        record.send(out, b"linked", headers=[("h", b"1")])
+        record.send(out, b"by hand", headers=[own])
+
+    async def handle_async(record: Record) -> None:
+        handle(record)
+
+    pool = pool_on(cluster, topic).transactional(unique("tx"), interval_ms=50)
+    asyncio.run(run_until(pool, handle if plain else handle_async, lambda: pool.stats().completed == 1))
+    [span] = spans.get_finished_spans()
+    found = {message.value(): message.headers() for message in read_messages(cluster, out)}
+    traceparent = (
+        f"00-{span.context.trace_id:032x}-{span.context.span_id:016x}-{span.context.trace_flags:02x}"
+    )
+    assert found == {b"linked": [("h", b"1"), ("traceparent", traceparent.encode())], b"by hand": [own]}
 
 
 def test_what_is_beyond_an_unfinished_record_is_written_with_metadata_and_not_again(cluster: Cluster) -> None:

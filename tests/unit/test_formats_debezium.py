@@ -27,6 +27,7 @@ from pyspark.sql.types import (
 
 from forebay.errors import UnsupportedSqlError
 from forebay.formats import Decoded, Kind, decoder, key_decoder
+from forebay.formats.debezium_format import ChangeDecoder
 
 USERS = StructType([StructField("id", LongType(), nullable=False), StructField("name", StringType())])
 ALICE, BOB = {"id": 1, "name": "Alice"}, {"id": 1, "name": "Bob"}
@@ -63,6 +64,15 @@ def test_a_change_is_the_rows_it_takes_back_and_adds(
     change: dict[str, Any], expected: list[tuple[Any, ...]], wrapped: bool
 ) -> None:
     assert rows(read({"schema": {"type": "struct"}, "payload": change} if wrapped else change)) == expected
+
+
+def test_who_takes_no_row_back_can_do_without_the_row_as_it_was() -> None:
+    changes = pickle.loads(pickle.dumps(ChangeDecoder(USERS, {})))
+    events = [event("u", None, BOB), event("u", ALICE, BOB), event("d", None), event("u", ALICE, None)]
+    decoded = changes.decode([json.dumps(each).encode() for each in events])
+    assert [row["_weight"] for row in decoded.batch.to_pylist()] == [1, -1, 1]
+    assert decoded.good == [0, 1, 1]
+    assert [bad.index for bad in decoded.bad] == [2, 3]
 
 
 def test_the_rows_of_an_update_are_both_of_its_record() -> None:

@@ -10,10 +10,10 @@ import threading
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import pytest
+from crews import Message, crash, done, received
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -28,51 +28,6 @@ from forebay.pool.lease import Lease
 from forebay.pool.loop import run
 from forebay.pool.options import bind
 from forebay.pool.threads import DaemonThreads
-
-
-@dataclass
-class Message:
-    """What a record looks at of the client library's message."""
-
-    number: int
-    name: bytes | None = None
-
-    def offset(self) -> int:
-        return self.number
-
-    def key(self) -> bytes | None:
-        return self.name
-
-    def value(self) -> bytes:
-        return b"%d" % self.number
-
-    def topic(self) -> str:
-        return "t"
-
-    def partition(self) -> int:
-        return 0
-
-    def headers(self) -> None:
-        return None
-
-    def timestamp(self) -> tuple[int, int]:
-        return 1, 7
-
-
-def received(keys: list[bytes | None], lease: Lease | None = None) -> list[Record]:
-    messages = [Message(number, key) for number, key in enumerate(keys)]
-    return (lease or Lease("t", 0)).receive(messages, list(range(len(keys))))
-
-
-def crash(error: BaseException) -> None:
-    raise AssertionError(error)
-
-
-async def done(crew: Crew, count: int) -> None:
-    async with asyncio.timeout(20):
-        while crew.completed < count:
-            await asyncio.sleep(0.001)
-
 
 # -- order -------------------------------------------------------------------------------------------
 

@@ -114,8 +114,8 @@ class Orchestrator:
         self._marks = self.store.marks()
         self._pools = [
             self._pool(self.group_id, [topics.artifacts], "agents"),
-            # Retries wait for their time, and have workers of their own to do so.
-            self._pool(f"{self.group_id}.retry", retries, "retries"),
+            # Retries wait for their time, and have workers of their own to do so: however many there are, that is no load.
+            self._pool(f"{self.group_id}.retry", retries, "retries", heavy_lag=None),
         ]
         for pool in self._pools:
             await pool.start(self._handle)
@@ -144,7 +144,7 @@ class Orchestrator:
             ensure_topic(policy, options, options["partitions"])
         return self.store.ensure_retry_topics(self.retry.topics)
 
-    def _pool(self, group: str, topics: list[str], purpose: str) -> Pool:
+    def _pool(self, group: str, topics: list[str], purpose: str, **more: Any) -> Pool:
         options = self.store.options
         client = {
             **options.passed_through(),
@@ -163,7 +163,7 @@ class Orchestrator:
             max_errors=BEAR,
             errors={_StoppingError: "halt"},
             kafka=client,
-            **self._settings,
+            **self._settings | more,
         )
         if not options["transactions"]:
             return pool
@@ -197,7 +197,7 @@ class Orchestrator:
         outgoing = [one for _, records in results for one in records]
         if self.store.options["transactions"]:
             for one in outgoing:
-                record.send(one.topic, one.value, key=one.key, headers=one.headers)
+                record._send(one.topic, one.value, one.key, one.headers)
         else:
             await self._write_in_turn(outgoing)
         for each, (done, _) in zip(wanted, results, strict=True):

@@ -8,31 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cache
-from types import SimpleNamespace
 from typing import Any
 
 from forebay.blackboard.artifact import Document
+from forebay.pool.tracing import context_headers, watched
 
 Placed = Mapping[tuple[str, int], int]
-
-
-@cache
-def _installed() -> Any:
-    """OpenTelemetry's modules; None where they are not installed, which takes long to find out."""
-    try:
-        from opentelemetry import propagate, trace
-    except ImportError:
-        return None
-    return SimpleNamespace(propagate=propagate, trace=trace)
-
-
-def _otel() -> Any:
-    """OpenTelemetry, where somebody looks at spans; None elsewhere."""
-    otel = _installed()
-    if otel is None or isinstance(otel.trace.get_tracer_provider(), otel.trace.ProxyTracerProvider):
-        return None
-    return otel
 
 
 def _attributes(topic: str, document: Document, operation: str) -> dict[str, Any]:
@@ -54,7 +35,7 @@ def _attributes(topic: str, document: Document, operation: str) -> dict[str, Any
 @contextmanager
 def publishing(topic: str, document: Document) -> Iterator[Any]:
     """Around a publish; gives the span, or None."""
-    otel = _otel()
+    otel = watched()
     if otel is None:
         yield None
         return
@@ -84,14 +65,9 @@ def place(span: Any, partition: int, offset: int, transaction: str | None) -> No
         span.set_attribute("transaction_id", transaction)
 
 
-def context(span: Any) -> list[tuple[str, bytes]]:
+def context(span: Any) -> list[tuple[str, bytes | None]]:
     """Headers that let a consumer's span find this one."""
-    otel = _otel()
-    if span is None or otel is None:
-        return []
-    carrier: dict[str, str] = {}
-    otel.propagate.inject(carrier, context=otel.trace.set_span_in_context(span))
-    return [(name, value.encode()) for name, value in carrier.items()]
+    return [] if span is None else context_headers(span)
 
 
 @contextmanager
@@ -109,7 +85,7 @@ def handling(
 
     The pool has a span for the record; this one is inside it, and there is one for each agent.
     """
-    otel = _otel()
+    otel = watched()
     if otel is None:
         yield None
         return

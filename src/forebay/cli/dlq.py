@@ -13,57 +13,47 @@ import typer
 from rich.console import Console
 
 from forebay.cli.inspect import DEFAULT_HOME, HomeOption
+from forebay.cli.letter_choice import (
+    BrokersOption,
+    ConfigOption,
+    IdOption,
+    KindOption,
+    OneSource,
+    SourceOption,
+    TopicOption,
+    WhereOption,
+    Whose,
+    must_select,
+    narrowed,
+)
 from forebay.cli.letters import draw, draw_list, draw_stats, stats_rows
 from forebay.cli.output import OUTPUT_OPTION, Output, show_rows, words
 from forebay.cli.progress import Waiting
 from forebay.deadletter.entry import Entry
 from forebay.deadletter.stats import Stats
-from forebay.errors import MissingOptionError, OptionConflictError, UnsupportedSqlError
 from forebay.runtime.dead_letters import DeadLetters
 from forebay.runtime.letter_statements import put, recovered, replayed
 from forebay.runtime.results import Result
-from forebay.runtime.session import Session, connect
+from forebay.runtime.session import connect
 
 dlq_app = typer.Typer(
     name="dlq",
     no_args_is_help=True,
     rich_markup_mode="rich",
-    help="Records that did not decode, from the letter to the repair.\n\n"
-    "A source with ON ERROR = 'dead_letter' keeps each of them, byte for byte, with the reason. "
+    help="Records that did not decode or were not handled, from the letter to the repair.\n\n"
+    "A source with ON ERROR = 'dead_letter', a pool with a dead.letter.topic and the agents of a blackboard keep each of "
+    "them, byte for byte, with the reason. "
     "Find out what is wrong ([bold]stats[/], [bold]ls[/], [bold]show[/]); then send them again, as they are or repaired "
     "([bold]replay[/]), or put them away ([bold]discard[/], [bold]reopen[/]). A letter is sent once, however often you ask.\n\n"
     "A day with it:\n\n"
     "  forebay dlq stats --source orders\n\n"
     "  forebay dlq show --source orders orders/3/12345\n\n"
     '  forebay dlq replay --source orders --where "error_kind = \'SchemaMismatch\'" --patch \'{"currency": "EUR"}\' --dry-run\n\n'
+    "Of a pool or an agent, which are no sources of this home:\n\n"
+    "  forebay dlq ls --topic orders-dlq --brokers localhost:9092\n\n"
     "In SQL: SELECT … FROM forebay_catalog.dead_letters, and REPLAY | DISCARD | REOPEN | RECOVER DEAD LETTERS FROM orders.",
 )
 
-SourceOption = Annotated[
-    str | None, typer.Option("--source", "-s", help="the source; all that have letters if not given")
-]
-OneSource = Annotated[
-    str | None, typer.Option("--source", "-s", help="the source; needed if there are several")
-]
-WhereOption = Annotated[
-    str | None,
-    typer.Option(
-        "--where",
-        "-w",
-        help="a condition in SQL on source, topic, partition, offset, timestamp, failed_at, error_kind, error_message, "
-        "field, state, key, value, size, …",
-    ),
-]
-KindOption = Annotated[
-    str | None, typer.Option("--kind", "-k", help="short for --where \"error_kind = '…'\"")
-]
-IdOption = Annotated[
-    list[str] | None, typer.Option("--id", help="this letter, as ls shows it; may be given several times")
-]
-TopicOption = Annotated[
-    str | None,
-    typer.Option("--topic", help="letters of this topic, not of the one that the source writes to now"),
-]
 DryRun = Annotated[bool, typer.Option("--dry-run", "-n", help="say what would happen, and do nothing")]
 
 
@@ -74,6 +64,8 @@ def ls(
     kind: KindOption = None,
     limit: Annotated[int, typer.Option(help="show the newest so many; 0 is all")] = 50,
     topic: TopicOption = None,
+    brokers: BrokersOption = None,
+    config: ConfigOption = None,
     output: Annotated[Output, OUTPUT_OPTION] = Output.table,
     home: HomeOption = DEFAULT_HOME,
 ) -> None:
@@ -82,7 +74,9 @@ def ls(
     Examples: forebay dlq ls -s orders · forebay dlq ls -s orders -w "state = 'open' AND partition = 3" -o jsonl
     """
     with connect(home) as session:
-        chosen = list(_chosen(session, source, topic, where, kind))
+        chosen = [
+            narrowed(each, where, kind) for each in Whose.of(source, topic, brokers, config).all(session)
+        ]
         if output is Output.jsonl and not limit:
             for letters in chosen:
                 with _watched(letters) as reading:
@@ -108,7 +102,7 @@ def ls(
         if count > len(rows):
             words.print(f"the newest {len(rows):,} of {count:,}; --limit 0 shows all", highlight=False)
         if not count:
-            _say_none(chosen)
+            _say_none(chosen, topic)
 
 
 @dlq_app.command()
@@ -116,6 +110,8 @@ def show(
     id: Annotated[str, typer.Argument(help="a letter's id: topic/partition/offset, as ls shows it")],
     source: OneSource = None,
     topic: TopicOption = None,
+    brokers: BrokersOption = None,
+    config: ConfigOption = None,
     output: Annotated[Output, OUTPUT_OPTION] = Output.table,
     home: HomeOption = DEFAULT_HOME,
 ) -> None:
@@ -124,7 +120,7 @@ def show(
     Examples: forebay dlq show -s orders orders/3/12345 · forebay dlq show -s orders 3/12345 -o json
     """
     with connect(home) as session:
-        letters = _one(session, source, topic)
+        letters = Whose.of(source, topic, brokers, config).one(session)
         with _watched(letters) as reading:
             found = reading.explain(id)
         if output is Output.table:
@@ -148,6 +144,8 @@ def stats(
     source: SourceOption = None,
     where: WhereOption = None,
     topic: TopicOption = None,
+    brokers: BrokersOption = None,
+    config: ConfigOption = None,
     output: Annotated[Output, OUTPUT_OPTION] = Output.table,
     home: HomeOption = DEFAULT_HOME,
 ) -> None:
@@ -156,7 +154,9 @@ def stats(
     Examples: forebay dlq stats · forebay dlq stats -s orders -w "state = 'open'" -o json
     """
     with connect(home) as session:
-        chosen = list(_chosen(session, source, topic, where, None))
+        chosen = [
+            narrowed(each, where, None) for each in Whose.of(source, topic, brokers, config).all(session)
+        ]
         counted: list[tuple[str, Stats]] = []
         for letters in chosen:
             with _watched(letters) as reading:
@@ -167,7 +167,7 @@ def stats(
         for name, found in counted:
             draw_stats(name, found, Console())
         if not counted:
-            _say_none(chosen)
+            _say_none(chosen, topic)
 
 
 @dlq_app.command()
@@ -176,7 +176,9 @@ def replay(
     where: WhereOption = None,
     kind: KindOption = None,
     id: IdOption = None,
-    to: Annotated[str | None, typer.Option("--to", help="a topic; the source's own if not given")] = None,
+    to: Annotated[
+        str | None, typer.Option("--to", help="a topic; the one that the records came from if not given")
+    ] = None,
     patch: Annotated[
         str | None, typer.Option("--patch", help="a JSON merge patch (RFC 7386) on each record's value")
     ] = None,
@@ -192,6 +194,8 @@ def replay(
         typer.Option(help="of a replay that was killed, if the topic has lost what would tell"),
     ] = None,
     topic: TopicOption = None,
+    brokers: BrokersOption = None,
+    config: ConfigOption = None,
     output: Annotated[Output, OUTPUT_OPTION] = Output.table,
     home: HomeOption = DEFAULT_HOME,
 ) -> None:
@@ -209,7 +213,7 @@ def replay(
       forebay dlq replay -s orders --with repairs:cents_to_euros --to orders-repaired
     """
     with connect(home) as session:
-        letters = _narrowed(_one(session, source, topic), where, kind, id)
+        letters = narrowed(Whose.of(source, topic, brokers, config).one(session), where, kind, id)
         with _watched(letters) as reading:
             report = reading.replay(to=to, patch=patch, repair=with_, dry_run=dry_run, unsure=unsure)
         _say(replayed(report), output)
@@ -231,6 +235,8 @@ def export(
         Path | None, typer.Option("--file", "-f", help="write here; to stdout if not given", dir_okay=False)
     ] = None,
     topic: TopicOption = None,
+    brokers: BrokersOption = None,
+    config: ConfigOption = None,
     home: HomeOption = DEFAULT_HOME,
 ) -> None:
     """Write letters as JSON lines: raw_bytes_base64, error_message, error_kind, …
@@ -238,7 +244,9 @@ def export(
     Examples: forebay dlq export -s orders -f letters.jsonl · forebay dlq export -s orders | jq .error_message
     """
     with connect(home) as session:
-        chosen = list(_chosen(session, source, topic, where, kind))
+        chosen = [
+            narrowed(each, where, kind) for each in Whose.of(source, topic, brokers, config).all(session)
+        ]
         draft = file.with_name(f"{file.name}.tmp") if file else None
         handle = draft.open("w", encoding="utf-8") if draft else sys.stdout
         try:
@@ -268,9 +276,11 @@ def discard(
     where: WhereOption = None,
     kind: KindOption = None,
     id: IdOption = None,
-    all_: Annotated[bool, typer.Option("--all", help="all open letters of the source")] = False,
+    all_: Annotated[bool, typer.Option("--all", help="all open letters")] = False,
     dry_run: DryRun = False,
     topic: TopicOption = None,
+    brokers: BrokersOption = None,
+    config: ConfigOption = None,
     output: Annotated[Output, OUTPUT_OPTION] = Output.table,
     home: HomeOption = DEFAULT_HOME,
 ) -> None:
@@ -278,9 +288,9 @@ def discard(
 
     Examples: forebay dlq discard -s orders --id orders/3/12345 -r "load test" · forebay dlq discard -s orders --all -r old
     """
-    _must_select(where, kind, id, all_)
+    must_select(where, kind, id, all_)
     with connect(home) as session:
-        letters = _narrowed(_one(session, source, topic), where, kind, id)
+        letters = narrowed(Whose.of(source, topic, brokers, config).one(session), where, kind, id)
         with _watched(letters) as reading:
             count = reading.discard(reason, dry_run=dry_run)
         _say(put("discarded", letters.source, count, dry_run), output)
@@ -292,9 +302,11 @@ def reopen(
     where: WhereOption = None,
     kind: KindOption = None,
     id: IdOption = None,
-    all_: Annotated[bool, typer.Option("--all", help="all discarded letters of the source")] = False,
+    all_: Annotated[bool, typer.Option("--all", help="all discarded letters")] = False,
     dry_run: DryRun = False,
     topic: TopicOption = None,
+    brokers: BrokersOption = None,
+    config: ConfigOption = None,
     output: Annotated[Output, OUTPUT_OPTION] = Output.table,
     home: HomeOption = DEFAULT_HOME,
 ) -> None:
@@ -302,9 +314,9 @@ def reopen(
 
     Examples: forebay dlq reopen -s orders --id orders/3/12345 · forebay dlq reopen -s orders -w "state_reason = 'old'"
     """
-    _must_select(where, kind, id, all_)
+    must_select(where, kind, id, all_)
     with connect(home) as session:
-        letters = _narrowed(_one(session, source, topic), where, kind, id)
+        letters = narrowed(Whose.of(source, topic, brokers, config).one(session), where, kind, id)
         with _watched(letters) as reading:
             count = reading.reopen(dry_run=dry_run)
         _say(put("reopened", letters.source, count, dry_run), output)
@@ -322,64 +334,9 @@ def recover(
     Example: forebay dlq recover -s orders
     """
     with connect(home) as session:
-        with _watched(_one(session, source, None)) as reading:
+        with _watched(Whose(source, None).one(session)) as reading:
             report = reading.recover(dry_run=dry_run)
         _say(recovered(report), output)
-
-
-# -- which letters -----------------------------------------------------------------------------------
-
-
-def _chosen(
-    session: Session, source: str | None, topic: str | None, where: str | None, kind: str | None
-) -> Iterator[DeadLetters]:
-    """Of one source, or of all that write letters."""
-    if source is None and topic is not None:
-        raise MissingOptionError("--topic needs --source: whose letters?", option="source")
-    names = [source] if source is not None else [found.name for found in session.sources()]
-    for name in names:
-        try:
-            letters = session.dead_letters(name, topic=topic)
-        except UnsupportedSqlError:
-            if source is not None:
-                raise
-            continue
-        yield _narrowed(letters, where, kind, None)
-
-
-def _one(session: Session, source: str | None, topic: str | None) -> DeadLetters:
-    if source is None:
-        having = list(_chosen(session, None, None, None, None))
-        if len(having) == 1 and topic is None:
-            return having[0]
-        listed = ", ".join(letters.source for letters in having) or "none"
-        raise MissingOptionError(
-            "whose letters?", option="source", remedy=f"--source; sources that write dead letters: {listed}"
-        )
-    return session.dead_letters(source, topic=topic)
-
-
-def _narrowed(
-    letters: DeadLetters, where: str | None, kind: str | None, ids: list[str] | None
-) -> DeadLetters:
-    if where is not None:
-        letters = letters.where(where)
-    if kind is not None:
-        letters = letters.where(f"error_kind = {_quoted(kind)}")
-    if ids:
-        if where is not None or kind is not None:
-            raise OptionConflictError("--id names letters, --where and --kind select them: choose one")
-        letters = letters.only(ids)
-    return letters
-
-
-def _must_select(where: str | None, kind: str | None, ids: list[str] | None, all_: bool) -> None:
-    if not (where or kind or ids or all_):
-        raise MissingOptionError("which letters?", remedy="--where, --kind, --id, or --all")
-
-
-def _quoted(text: str) -> str:
-    return "'" + text.replace("\\", "\\\\").replace("'", "''") + "'"
 
 
 @contextmanager
@@ -403,12 +360,17 @@ def _plain(entry: Entry) -> dict[str, Any]:
     return {"id": row.pop("id"), **row}
 
 
-def _say_none(chosen: list[DeadLetters]) -> None:
-    if not chosen:
+def _say_none(chosen: list[DeadLetters], topic: str | None) -> None:
+    if not chosen and topic is not None:
+        words.print(f"there are no letters in topic '{topic}'", markup=False, highlight=False)
+    elif not chosen:
         words.print(
-            "no source writes dead letters: CREATE SOURCE … ON ERROR = 'dead_letter' WITH (…)", markup=False
+            "no source of this home writes dead letters (CREATE SOURCE … ON ERROR = 'dead_letter' WITH (…)), and no "
+            "topic with somebody else's was named (--topic, --brokers)",
+            markup=False,
         )
+    hint = "; without --source everybody's there are shown" if topic is not None else ""
     for letters in chosen:
         words.print(
-            f"no such letters of '{letters.source}' in {letters.place}", markup=False, highlight=False
+            f"no such letters of '{letters.source}' in {letters.place}{hint}", markup=False, highlight=False
         )

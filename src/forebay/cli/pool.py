@@ -201,7 +201,9 @@ def view(stats: PoolStats, rate: _Rate) -> Table:
     for one in stats.partitions[:MOST_PARTITIONS]:
         figures = (one.frontier, one.committed, one.uncommitted, one.lag)
         cells = ("–" if figure is None else f"{figure:,}" for figure in figures)
-        partitions.add_row(f"{one.topic}-{one.partition}", *cells, "paused" if one.paused else "")
+        partitions.add_row(
+            f"{one.topic}-{one.partition}", *cells, "paused" if one.paused else "heavy" if one.heavy else ""
+        )
     if len(stats.partitions) > MOST_PARTITIONS:
         partitions.add_row(f"and {len(stats.partitions) - MOST_PARTITIONS} more")
     table.add_row(partitions)

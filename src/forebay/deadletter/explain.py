@@ -11,6 +11,7 @@ from forebay.connectors.contract import SourceConfig
 from forebay.deadletter.entry import Entry
 from forebay.deadletter.letter import Letter
 from forebay.deadletter.locate import Span, locate
+from forebay.deadletter.outcomes import State
 from forebay.errors import ForebayError
 from forebay.formats import Kind
 from forebay.kafka.columns import layout
@@ -99,6 +100,27 @@ def explain(
     )  # fmt: skip
 
 
+def explain_alone(entry: Entry, topic: str, record: Letter) -> Explanation:
+    """Of a letter whose writer nobody here knows: a pool, an agent. What it tells by itself."""
+    part = "key" if record.stage == "KEY" else "value"
+    lines, hidden = dump((record.key if part == "key" else record.value) or b"", None)
+    named = f"--topic {topic} --source {record.source} --id {entry.id}"
+    remedy = (
+        _settled(entry)
+        or f"when its cause is gone: forebay dlq replay {named}; discard it if it never will be"
+    )
+    return Explanation(
+        entry,
+        (),
+        part,
+        None,
+        lines,
+        hidden,
+        f"not tried: only '{record.source}' knows how to handle it",
+        remedy,
+    )
+
+
 def dump(data: bytes, span: Span | None) -> tuple[tuple[Line, ...], int]:
     """The lines around what is at fault, the first of all always; and how many bytes that leaves out."""
     starts = list(range(0, len(data), WIDTH))
@@ -171,10 +193,9 @@ _ADVICE = {
 def _remedy(entry: Entry, form: str, now: str, config: SourceConfig) -> str:
     letter = entry.letter
     replay = f"forebay dlq replay --source {letter.source} --id {entry.id}"
-    if str(entry.outcome.state) != "open":
-        return f"none needed: it is {entry.outcome.state}" + (
-            f" ({entry.outcome.reason})" if entry.outcome.reason else ""
-        )
+    settled = _settled(entry)
+    if settled:
+        return settled
     if now == "decodes":
         return f"the source takes it now: {replay}"
     field = (letter.field or "").removeprefix("key.")
@@ -187,3 +208,11 @@ def _remedy(entry: Entry, form: str, now: str, config: SourceConfig) -> str:
     except ValueError:
         advice = _ADVICE[Kind.Other]
     return advice.format(form=form, column=column, repair=repair)
+
+
+def _settled(entry: Entry) -> str:
+    """That nothing is to be done about it; nothing if something is."""
+    outcome = entry.outcome
+    if outcome.state is State.open:
+        return ""
+    return f"none needed: it is {outcome.state}" + (f" ({outcome.reason})" if outcome.reason else "")

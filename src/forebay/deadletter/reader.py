@@ -1,4 +1,4 @@
-"""Reads the letters of a source: each once, with what became of it.
+"""Reads somebody's letters: each once, with what became of it.
 
 They are read one after the other and not kept, so that a million of them take no more memory than a few.
 What was written while reading is for the next reader.
@@ -42,12 +42,11 @@ def silent(done: int, total: int) -> None:
 
 @dataclass(frozen=True)
 class Place:
-    """Where a source's letters are: a topic, or a file or folder of JSON lines."""
+    """Where letters are: a topic, or a file or folder of JSON lines."""
 
     topic: str | None = None
     path: Path | None = None
     brokers: str | None = None  # of the topic, where they are not the source's
-    about: tuple[str, ...] = ()  # letters of anybody's about records of these topics are the source's, too
 
     def options(self, of_source: Options) -> Options:
         """How its topic is reached: like the source's topics, but for other brokers."""
@@ -59,44 +58,20 @@ class Place:
         return f"topic '{self.topic}'" if self.topic else str(self.path)
 
 
-class LetterReader:
-    """The letters of one source in one place."""
+class Letterbox:
+    """All that is in one place, whoever wrote it."""
 
-    def __init__(self, source: str, place: Place, options: Options, outcomes: Outcomes) -> None:
-        self.source = source
+    def __init__(self, place: Place, options: Options) -> None:
         self.place = place
         self._options = place.options(options)
-        self._outcomes = outcomes
         self.strangers = 0  # records there that no one of ours wrote
 
-    def entries(self, progress: Progress = silent) -> Iterator[Entry]:
-        """Every letter once. Letters whose record failed again after its replay are known before the first."""
-        self.refresh(progress)
-        seen = Seen()
-        self.strangers = 0
-        touched = self._outcomes.any_of(self.source)
-        for letter in self._letters({}, progress):
-            if seen.add(letter.identity):
-                yield Entry(letter, self._outcomes.of(self.source, letter) if touched else OPEN)
-        if self.strangers:
-            log.warning("%d in %s are no dead letters of Forebay, and left out", self.strangers, self.place)
-
-    def refresh(self, progress: Progress = silent) -> None:
-        """Look through what is new for letters about records that were replayed."""
-        if not self._outcomes.any_replayed():
-            return
-        ends = self.ends()
-        since = self._outcomes.watched(self.source, str(self.place)) or {}
-        for letter in self._letters(since, progress):
-            told = replayed_from(letter)
-            if told is not None:
-                self._outcomes.failed_again(*told, letter.identity)
-        self._outcomes.watch(self.source, str(self.place), ends)
-
-    def watch(self) -> None:
-        """From here on: a record that is replayed now cannot have come to a letter before."""
-        if self._outcomes.watched(self.source, str(self.place)) is None:
-            self._outcomes.watch(self.source, str(self.place), self.ends())
+    def writers(self) -> dict[str, set[str]]:
+        """Who has letters here, and which topics their records are of. It takes a look at each letter."""
+        found: dict[str, set[str]] = {}
+        for letter in self.letters():
+            found.setdefault(letter.source, set()).add(letter.topic)
+        return found
 
     def ends(self) -> dict[int, int]:
         """Where the partitions of the topic end now; nothing for files, which are always read whole."""
@@ -110,11 +85,12 @@ class LetterReader:
             found = cluster.latest([(topic.name, number) for number in range(topic.partitions)])
         return {number: offset for (_, number), offset in found.items()}
 
-    def _letters(self, since: Mapping[int, int], progress: Progress) -> Iterator[Letter]:
-        found = self._from_topic(since, progress) if self.place.topic else self._from_files()
-        return (
-            letter for letter in found if letter.source == self.source or letter.topic in self.place.about
-        )
+    def letters(
+        self, since: Mapping[int, int] | None = None, progress: Progress = silent
+    ) -> Iterator[Letter]:
+        """In the order in which they lie, from these offsets on; one that was written twice comes twice."""
+        self.strangers = 0
+        return self._from_topic(since or {}, progress) if self.place.topic else self._from_files()
 
     def _from_topic(self, since: Mapping[int, int], progress: Progress) -> Iterator[Letter]:
         topic = self.place.topic
@@ -151,6 +127,53 @@ class LetterReader:
                         yield Letter.from_json(json.loads(line))
                     except (NotALetterError, ValueError):
                         self.strangers += 1  # also a line that a crash cut off: it was written again
+
+
+class LetterReader:
+    """The letters of one source, pool or agent in one place. Their outcomes are kept under `key`."""
+
+    def __init__(self, source: str, box: Letterbox, outcomes: Outcomes, key: str) -> None:
+        self.source = source
+        self.key = key
+        self.place = box.place
+        self._box = box
+        self._outcomes = outcomes
+
+    def entries(self, progress: Progress = silent) -> Iterator[Entry]:
+        """Every letter once. Letters whose record failed again after its replay are known before the first."""
+        self.refresh(progress)
+        seen = Seen()
+        touched = self._outcomes.any_of(self.key)
+        for letter in self._letters({}, progress):
+            if seen.add(letter.identity):
+                yield Entry(letter, self._outcomes.of(self.key, letter) if touched else OPEN)
+        if self.strangers:
+            log.warning("%d in %s are no dead letters of Forebay, and left out", self.strangers, self.place)
+
+    @property
+    def strangers(self) -> int:
+        """How many records there no one of ours wrote, as far as was read."""
+        return self._box.strangers
+
+    def refresh(self, progress: Progress = silent) -> None:
+        """Look through what is new for letters about records that were replayed."""
+        if not self._outcomes.any_replayed():
+            return
+        ends = self._box.ends()
+        since = self._outcomes.watched(self.key, str(self.place)) or {}
+        for letter in self._letters(since, progress):
+            told = replayed_from(letter)
+            if told is not None:
+                self._outcomes.failed_again(*told, letter.identity)
+        self._outcomes.watch(self.key, str(self.place), ends)
+
+    def watch(self) -> None:
+        """From here on: a record that is replayed now cannot have come to a letter before."""
+        if self._outcomes.watched(self.key, str(self.place)) is None:
+            self._outcomes.watch(self.key, str(self.place), self._box.ends())
+
+    def _letters(self, since: Mapping[int, int], progress: Progress) -> Iterator[Letter]:
+        return (letter for letter in self._box.letters(since, progress) if letter.source == self.source)
 
 
 def read_ranges(

@@ -83,13 +83,13 @@ class ReplayReport:
 
 
 class Replayer:
-    """Sends letters of one source to one topic."""
+    """Sends letters of one owner to one topic."""
 
     def __init__(self, reader: LetterReader, outcomes: Outcomes, options: Options, target: str) -> None:
         self._reader = reader
         self._outcomes = outcomes
         self._options = options
-        self._source = reader.source
+        self._key = reader.key
         self._target = target
         self._cluster = Cluster(options)
 
@@ -102,7 +102,7 @@ class Replayer:
         self, wanted: Condition = everything, repair: Repair | None = None, progress: Progress = silent
     ) -> ReplayReport:
         """What would be sent, with a few examples. Nothing is, and nothing is written down."""
-        report = ReplayReport(self._source, self._target, dry_run=True)
+        report = ReplayReport(self._reader.source, self._target, dry_run=True)
         self._partitions()
         for outgoing in self._outgoing(wanted, repair, report, progress):
             report.sent += 1
@@ -143,7 +143,7 @@ class Replayer:
         unsure: Unsure | None = None,
     ) -> ReplayReport:
         """`unsure` is what to take for true of a killed replay whose records the target topic has lost."""
-        report = ReplayReport(self._source, self._target)
+        report = ReplayReport(self._reader.source, self._target)
         partitions = self._partitions()
         producer = self._producer()
         report.found = self._settle_all(unsure)
@@ -167,7 +167,7 @@ class Replayer:
 
     def _producer(self) -> Producer:
         settings = connection_settings(self._options) | {
-            "transactional.id": self._outcomes.transactional_id(self._source),
+            "transactional.id": self._outcomes.transactional_id(self._key),
             "partitioner": "murmur2_random",  # where Java's clients would put it
             "message.max.bytes": 100 << 20,  # what the broker took once; it has the last word
             "linger.ms": 5,
@@ -189,7 +189,7 @@ class Replayer:
             {number: offset for (_, number), offset in ends.items()},
             {item.entry.identity: mark_of(item.entry.letter) for item in chunk},
         )
-        self._outcomes.intend(self._source, intent)
+        self._outcomes.intend(self._key, intent)
         sent: dict[Identity, tuple[int, int]] = {}
         refused: list[tuple[Identity, str]] = []
         self._doing("beginning a transaction", producer.begin_transaction)
@@ -201,11 +201,11 @@ class Replayer:
                 raise self._refused(refused)
         except BaseException:
             self._doing("ending a transaction", lambda: producer.abort_transaction(PATIENCE_S))
-            self._outcomes.settle(self._source, intent, {})
+            self._outcomes.settle(self._key, intent, {})
             raise
         # An error here leaves the intent: whether the broker has committed is for the next replay to find out.
         self._doing("committing a transaction", lambda: _commit(producer))
-        self._outcomes.settle(self._source, intent, sent)
+        self._outcomes.settle(self._key, intent, sent)
         report.sent += len(chunk)
         report.bytes += sum(len(item.value or b"") for item in chunk)
         return list(sent.values())
@@ -277,14 +277,14 @@ class Replayer:
     def _settle_all(self, unsure: Unsure | None) -> int:
         """Find out what became of the intents that are left. The producer of whoever left them is fenced off."""
         found = 0
-        for intent in self._outcomes.intents(self._source):
+        for intent in self._outcomes.intents(self._key):
             try:
                 sent = find_sent(intent, self._options)
             except OffsetOutOfRangeError:
                 if unsure is None:
                     raise
                 sent = dict.fromkeys(intent.letters if unsure == "sent" else (), (None, None))
-            self._outcomes.settle(self._source, intent, sent)
+            self._outcomes.settle(self._key, intent, sent)
             found += len(sent)
         return found
 

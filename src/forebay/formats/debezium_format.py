@@ -81,7 +81,12 @@ class DebeziumDecoder:
             return []
         op, stamp = _op(event), _stamp(event)
         columns = self._columns.described(schema, lambda: Described(schema).row)
-        return [[*self._image(columns, event, op, name), op, stamp, weight] for name, weight in _IMAGES[op]]
+        images = self._images(event, op)
+        return [[*self._image(columns, event, op, name), op, stamp, weight] for name, weight in images]
+
+    def _images(self, event: dict[str, Any], op: str) -> Sequence[tuple[str, int]]:
+        """Which rows the event has to hold, and what each of them weighs."""
+        return _IMAGES[op]
 
     def _image(self, columns: Convert, event: dict[str, Any], op: str, name: str) -> list[Any]:
         found = event.get(name)
@@ -101,6 +106,16 @@ class DebeziumDecoder:
         except RefusedError as refused:
             raise _within(name, refused) from None
         return row
+
+
+class ChangeDecoder(DebeziumDecoder):
+    """For those who look at each change by itself and take no row back: of an update the row as it is will do."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return ChangeDecoder, self._made_from
+
+    def _images(self, event: dict[str, Any], op: str) -> Sequence[tuple[str, int]]:
+        return _IMAGES["c"] if op == "u" and event.get("before") is None else _IMAGES[op]
 
 
 class DebeziumKeyDecoder:

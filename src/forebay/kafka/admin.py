@@ -22,7 +22,7 @@ from confluent_kafka import (
     TopicCollection,
     TopicPartition,
 )
-from confluent_kafka.admin import AdminClient, OffsetSpec
+from confluent_kafka.admin import AdminClient, DescribeClusterResult, OffsetSpec
 
 from forebay.errors import AuthError, CommitError, UnknownTopicError, UnreachableError
 from forebay.kafka.settings import (
@@ -133,9 +133,16 @@ class Cluster:
         }
 
     def brokers(self) -> int:
+        return len(self._described().nodes)
+
+    def id(self) -> str:
+        """What tells it from every other cluster."""
+        return str(self._described().cluster_id)
+
+    def _described(self) -> DescribeClusterResult:
         doing = "asking for metadata"
         future = self._call(doing, lambda: self.admin.describe_cluster(request_timeout=self._timeout_s))
-        return len(self._answer(doing, future).nodes)
+        return self._answer(doing, future)
 
     def matching(self) -> list[str]:
         """The names of the topics that the source reads, as of now."""

@@ -188,6 +188,33 @@ class Crew:
         del lanes[record._lane]
         return None
 
+    # -- heavy partitions ----------------------------------------------------------------------------
+
+    def bind(self, lease: Lease, most: int | None) -> None:
+        """From now on at most so many workers are at this partition; None: as many as there are."""
+        lease.bound = most
+        if most is None and not self._stopped:
+            self.ready.extend(lease.parked)
+            lease.parked.clear()
+            self._hire()
+
+    def _parks(self, record: Record, lease: Lease) -> bool:
+        """Whether so many are at its partition already that it has to wait until one of them is done."""
+        assert lease.bound is not None
+        at_work = sum(one._lease is lease for slot in self.slots for one in slot.records)
+        if at_work <= lease.bound:  # this record among them
+            return False
+        lease.parked.append(record)
+        return True
+
+    def _in_turn(self, lease: Lease, following: Record | None) -> Record | None:
+        """Who takes the place of one that has ended: the one that has waited longest, and then the next of its lane."""
+        if not lease.parked or self._stopped:
+            return following
+        if following is not None:
+            lease.parked.append(following)
+        return lease.parked.popleft()
+
     # -- workers -------------------------------------------------------------------------------------
 
     def _hire(self) -> None:
@@ -229,7 +256,8 @@ class Crew:
                 # Shown first, then looked at: whoever closes the lease does it the other way round, and so one
                 # of the two sees the other.
                 slot.records = (record,)
-                if record._lease.closing:  # type: ignore[union-attr]
+                lease: Lease = record._lease  # type: ignore[assignment]
+                if lease.closing or (lease.bound is not None and self._parks(record, lease)):
                     slot.records = ()
                     break
                 slot.since = now
@@ -250,7 +278,8 @@ class Crew:
                 if now - turn > TURN_S:
                     await asyncio.sleep(0)
                     turn = now = monotonic()
-                record = following
+                # Only now: whoever waits must not be counted as being at work.
+                record = following if lease.bound is None else self._in_turn(lease, following)
 
     def _over(self, slot: Slot, began: float, turn: float, step: int) -> tuple[float, float]:
         """Count what has just ended; returns the time now, and when this turn began."""

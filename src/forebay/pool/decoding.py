@@ -1,19 +1,23 @@
 """Values by a format: the same formats and the same registry as those of sources.
 
 JSON without columns is what the text says. Everything else goes through the decoders of `forebay.formats`, and a value
-is a dict of its columns: those of `columns`, or those of the schema.
+is a dict of its columns: those of `columns`, or those of the schema. A change of a database's row is what was done (`op`)
+with the row as it was and as it is.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
 
 from forebay.errors import BadRecordError, NoColumnsError, OptionValueError, StatementError
 from forebay.options import Options
 from forebay.pool.record import Record
+
+if TYPE_CHECKING:
+    from forebay.formats import Decoder
 
 Decode = Callable[[list[Record]], None]
 """Gives records their value, or the kind and the reason of a refusal."""
@@ -25,7 +29,7 @@ def decoding(options: Options) -> Decode | None:
         return None
     if options["format"] == "json" and not options["columns"] and not options["schema.registry.url"]:
         return _plain_json
-    return _Rows(options)
+    return _Changes(options) if options["format"] == "debezium-json" else _Rows(options)
 
 
 def _plain_json(records: list[Record]) -> None:
@@ -56,7 +60,6 @@ class _Rows:
     """By a decoder of `forebay.formats`, which needs PySpark's types: loaded only here."""
 
     def __init__(self, options: Options) -> None:
-        from forebay.formats import decoder
         from forebay.formats.registered import registered_decoder
         from forebay.registry import origin
 
@@ -66,7 +69,12 @@ class _Rows:
         if schemas is not None:
             self._decoder = registered_decoder(options["format"], columns, texts, schemas)
         else:
-            self._decoder = decoder(options["format"], columns, texts)
+            self._decoder = self._of(options["format"], columns, texts)
+
+    def _of(self, format: str, columns: Any, texts: dict[str, str]) -> Decoder:
+        from forebay.formats import decoder
+
+        return decoder(format, columns, texts)
 
     def __call__(self, records: list[Record]) -> None:
         present = [
@@ -74,12 +82,32 @@ class _Rows:
         ]  # a tombstone has no value to decode
         decoded = self._decoder.decode([record.raw for record in present])
         rows: Sequence[Any] = decoded.batch.to_pylist()
-        for index, row in zip(decoded.good or range(len(rows)), rows, strict=False):
-            present[index]._value = row
+        indexes = decoded.good if decoded.good is not None else range(len(rows))
+        for index, row in zip(indexes, rows, strict=True):
+            self._give(present[index], row)
         for bad in decoded.bad:
             present[bad.index]._refusal = str(bad.kind), bad.message
         for index in decoded.skipped:  # a header line, a comment: no value
             present[index]._value = None
+
+    def _give(self, record: Record, row: dict[str, Any]) -> None:
+        record._value = row
+
+
+class _Changes(_Rows):
+    """`{"op": "u", "ts_ms": 7, "before": {…}, "after": {…}}`: a decoder's rows of a change, put together again."""
+
+    def _of(self, format: str, columns: Any, texts: dict[str, str]) -> Decoder:
+        from forebay.formats.debezium_format import ChangeDecoder
+
+        return ChangeDecoder(columns, texts)
+
+    def _give(self, record: Record, row: dict[str, Any]) -> None:
+        """Once for each row of the record's: an update has two."""
+        op, stamp, weight = row.pop("_op"), row.pop("_ts_ms"), row.pop("_weight")
+        if not hasattr(record, "_value"):
+            record._value = {"op": op, "ts_ms": stamp, "before": None, "after": None}
+        record._value["before" if weight < 0 else "after"] = row
 
 
 def _columns(options: Options) -> Any:

@@ -8,6 +8,8 @@ import logging
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Executor, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from contextvars import copy_context
+from functools import partial
 from multiprocessing import get_context
 from typing import Any
 
@@ -46,7 +48,8 @@ class Adapted:
             self.call = self._in_thread
 
     async def _in_thread(self, given: Any) -> Any:
-        return await asyncio.get_running_loop().run_in_executor(self._executor, self._plain, given)
+        work = partial(copy_context().run, self._plain, given)  # spans know where they are
+        return await asyncio.get_running_loop().run_in_executor(self._executor, work)
 
     async def _in_process(self, given: Any) -> Any:
         executor = self._executor

@@ -21,7 +21,9 @@ log = logging.getLogger("forebay.pool")
 class Lease:
     """What is known of an assigned partition."""
 
-    __slots__ = ("already", "closing", "committed", "lanes", "partition", "paused", "topic", "tracker")
+    __slots__ = (
+        "already", "bound", "closing", "committed", "lanes", "parked", "partition", "paused", "topic", "tracker",
+    )  # fmt: skip
 
     def __init__(self, topic: str, partition: int, offset: int = -1, metadata: str | None = None) -> None:
         """`offset` and `metadata` are the group's; a negative offset means that it has none."""
@@ -31,6 +33,8 @@ class Lease:
         self.lanes: dict[Hashable, deque[Record] | None] = {}
         self.closing = False  # no record of it is begun any more
         self.paused = False
+        self.bound: int | None = None  # the most workers that may be at it, while it is heavy
+        self.parked: deque[Record] = deque()  # its turn has come, and the bound was reached
         self.committed: tuple[int, str] | None = (offset, metadata or "") if offset >= 0 else None
         self.already = self._done_before(offset, metadata) if offset >= 0 else frozenset()
 

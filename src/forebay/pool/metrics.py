@@ -59,12 +59,19 @@ class PoolCollector(Collector):
             "Records between the first unfinished one and the last that was read.",
             labels=["pool", "topic", "partition"],
         )
+        heavy = GaugeMetricFamily(
+            "forebay_pool_heavy_partition",
+            "1 while the partition is so far behind that its workers are bounded.",
+            labels=["pool", "topic", "partition"],
+        )
         for one in stats.partitions:
+            heavy.add_metric([stats.name, one.topic, str(one.partition)], one.heavy)
             if one.lag is not None:
                 lag.add_metric([group, one.topic, str(one.partition)], one.lag)
             open_.add_metric([stats.name, one.topic, str(one.partition)], one.uncommitted)
         yield lag
         yield open_
+        yield heavy
         yield self._times(stats.name)
 
     def _times(self, name: str) -> Metric:

@@ -34,6 +34,15 @@ def _letters_need_a_topic(values: Mapping[str, Any]) -> None:
         )
 
 
+def _batches_are_not_bounded(values: Mapping[str, Any]) -> None:
+    if values["heavy.lag"] is not None and values["batch.size"] is not None:
+        raise OptionConflictError(
+            "'heavy.lag' bounds how many records of a partition are handled at a time, and a list of 'batch.size' is one",
+            option="heavy.lag",
+            remedy="leave one of them out",
+        )
+
+
 def _window_holds_the_queue(values: Mapping[str, Any]) -> None:
     if values["max.uncommitted"] < 2 * values["queue.size"]:
         raise OptionValueError(
@@ -60,6 +69,14 @@ _POOL = (
         "find out how many workers are worthwhile, up to 'workers': more as long as handlers do not get slower",
         "false",
     ),
+    Option(
+        "heavy.lag",
+        integer(1),
+        "a partition that is further behind than this has at most 'heavy.workers' workers, so that others are not kept "
+        "waiting; until it is at half of that, and as long as there are others that are not. Without it none is bounded",
+        example="10000",
+    ),
+    Option("heavy.workers", integer(1), "the most handlers at work at a time on a heavy partition", "10", "25"),
     Option("queue.size", integer(1), "how many records wait for a worker before no more are fetched", "5000"),
     Option(
         "max.uncommitted",
@@ -105,7 +122,7 @@ _POOL = (
     ),
     Option(
         "format",
-        choice("raw", "json", "avro", "protobuf", "csv"),
+        choice("raw", "json", "avro", "protobuf", "debezium-json", "csv"),
         "how a value is decoded; raw: it stays bytes",
         "raw",
         "json",
@@ -122,7 +139,7 @@ POOL = OptionTable(
     exclusive=tuple(group for group in KAFKA.exclusive if not group[0].startswith("key.")),
     one_of=(("topics", "topic", "topic.pattern"),),
     pass_through=PASS_THROUGH,
-    rules=(_letters_need_a_topic, _window_holds_the_queue),
+    rules=(_letters_need_a_topic, _window_holds_the_queue, _batches_are_not_bounded),
 )
 
 

@@ -32,6 +32,7 @@ from forebay.pool.decoding import decoding, refusing
 from forebay.pool.failures import FailurePolicy, Verdict, verdicts
 from forebay.pool.feed import Feed, as_error
 from forebay.pool.handlers import Adapted, Handler
+from forebay.pool.heavy import heavy
 from forebay.pool.letters import Letters
 from forebay.pool.loop import run as run_loop
 from forebay.pool.metrics import PoolCollector
@@ -373,6 +374,7 @@ class Pool:
                 counts, total_s = self.handler_times()
                 saturated = len(self._crew.ready) > 0
                 self._crew.limit = adaptive.step(sum(counts), total_s, saturated=saturated)
+            self._make_room()
             await asyncio.sleep(pause_s)
             now = monotonic()
             for slot in self._crew.slots:
@@ -385,6 +387,26 @@ class Pool:
                 elif now - slot.since > stuck_s and slot.reported != slot.since:
                     slot.reported = slot.since
                     log.warning("the handler of %r has been at it for %.0f s", busy[0], now - slot.since)
+
+    def _make_room(self) -> None:
+        """Bound the partitions that are heavy, and no others (`heavy.py`)."""
+        high = self.options["heavy.lag"]
+        if high is None:
+            return
+        lags = {lease: self._feed.lag(lease) for lease in list(self._feed.leases.values())}
+        were = {lease for lease in lags if lease.bound is not None}
+        are = heavy(lags, high, were)
+        for lease in are - were:
+            log.info(
+                "%s is heavy, %s records behind: it is bounded to %d workers",
+                lease,
+                lags[lease],
+                self.options["heavy.workers"],
+            )
+            self._crew.bind(lease, self.options["heavy.workers"])
+        for lease in were - are:
+            log.info("%s is not heavy any more", lease)
+            self._crew.bind(lease, None)
 
     @contextlib.contextmanager
     def _stopped_by_sigterm(self) -> Iterator[None]:

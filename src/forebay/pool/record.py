@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from confluent_kafka import TIMESTAMP_NOT_AVAILABLE
 
 from forebay.errors import ConnectorStateError
+from forebay.pool.tracing import context_headers
 
 if TYPE_CHECKING:
     from forebay.pool.lease import Lease
@@ -87,8 +88,22 @@ class Record:
     ) -> None:
         """Of a transactional pool: a record that is written if, and only if, this one is committed.
 
-        What a failed attempt has sent is forgotten.
+        What a failed attempt has sent is forgotten. Where there are spans, it carries the current one's context, unless
+        `headers` have one.
         """
+        given = {name for name, _ in headers}
+        context = [pair for pair in context_headers() if pair[0] not in given]
+        self._send(topic, value, key, [*headers, *context], partition)
+
+    def _send(
+        self,
+        topic: str,
+        value: bytes | str | None,
+        key: bytes | str | None,
+        headers: Sequence[tuple[str, bytes | None]],
+        partition: int | None = None,
+    ) -> None:
+        """As it is given: a dead letter's last header must stay the last."""
         outbox = getattr(self, "_outbox", None)
         if outbox is None:
             raise ConnectorStateError(

@@ -22,6 +22,7 @@ class PartitionStats:
     lag: int | None  # from the frontier to the partition's end, as far as it is known
     uncommitted: int  # records between the frontier and the position
     paused: bool
+    heavy: bool  # so far behind that it is bounded to 'heavy.workers'
 
 
 @dataclass(frozen=True)
@@ -59,6 +60,7 @@ def stats_of(pool: Pool) -> PoolStats:
             feed.lag(lease),
             len(lease.tracker),
             lease.paused,
+            lease.bound is not None,
         )
         for _, lease in sorted(feed.leases.items())
     )

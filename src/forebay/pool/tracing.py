@@ -1,4 +1,4 @@
-"""A span for each handled record or batch, linked to what its producer was doing.
+"""A span for each handled record or batch, linked to what its producer was doing; what it sends carries the span on.
 
 Only where OpenTelemetry is installed and a tracer provider is set: otherwise handlers are called as they are.
 """
@@ -6,21 +6,50 @@ Only where OpenTelemetry is installed and a tracer provider is set: otherwise ha
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Any
+from functools import cache
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
-from forebay.pool.record import Record
+if TYPE_CHECKING:
+    from forebay.pool.record import Record
 
 Awaited = Callable[[Any], Awaitable[Any]]
 
 
-def traced(handler: Awaited, group: str) -> Awaited:
-    """The handler inside spans; the handler itself where nobody looks at spans."""
+@cache
+def _installed() -> Any:
+    """OpenTelemetry's modules; None where they are not installed, which takes long to find out."""
     try:
         from opentelemetry import propagate, trace
     except ImportError:
+        return None
+    return SimpleNamespace(propagate=propagate, trace=trace)
+
+
+def watched() -> Any:
+    """OpenTelemetry, where somebody looks at spans; None elsewhere."""
+    otel = _installed()
+    if otel is None or isinstance(otel.trace.get_tracer_provider(), otel.trace.ProxyTracerProvider):
+        return None
+    return otel
+
+
+def context_headers(span: Any = None) -> list[tuple[str, bytes | None]]:
+    """Headers by which a consumer's span finds this one, or the current one (W3C's `traceparent`)."""
+    otel = watched()
+    if otel is None:
+        return []
+    carrier: dict[str, str] = {}
+    otel.propagate.inject(carrier, context=None if span is None else otel.trace.set_span_in_context(span))
+    return [(name, value.encode()) for name, value in carrier.items()]
+
+
+def traced(handler: Awaited, group: str) -> Awaited:
+    """The handler inside spans; the handler itself where nobody looks at spans."""
+    otel = watched()
+    if otel is None:
         return handler
-    if isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
-        return handler
+    propagate, trace = otel.propagate, otel.trace
     tracer = trace.get_tracer("forebay.pool")
 
     def link(record: Record) -> Any:

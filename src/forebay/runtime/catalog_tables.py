@@ -19,6 +19,7 @@ from forebay.deadletter.entry import SCHEMA
 from forebay.deadletter.outcomes import Outcomes
 from forebay.errors import UnsupportedSqlError
 from forebay.runtime.dead_letters import DeadLetters
+from forebay.runtime.letter_owners import owner_of
 from forebay.runtime.source_errors import source_errors
 from forebay.runtime.sources import Sources, unknown
 
@@ -66,7 +67,9 @@ class CatalogTables:
                 if wanted is not None and name not in wanted:
                     continue
                 try:
-                    letters = DeadLetters.of(name, self._sources, self._catalog, self._outcomes, self._home)
+                    letters = DeadLetters(
+                        owner_of(name, self._sources, self._catalog), self._outcomes, self._home
+                    )
                 except UnsupportedSqlError:
                     continue  # a source whose policy writes none
                 for batch in letters.batches():

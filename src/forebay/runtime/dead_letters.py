@@ -1,35 +1,30 @@
-"""`session.dead_letters("orders")`: the letters of a source, and all that can be done with them."""
+"""`session.dead_letters("orders")`: somebody's letters, and all that can be done with them."""
 
 from __future__ import annotations
 
 import fcntl
 import json
 import logging
-import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TextIO
+from urllib.parse import quote
 
 import pyarrow as pa
 
 from forebay import sql
-from forebay.catalog import Catalog
-from forebay.connectors.contract import SourceConnector
 from forebay.deadletter.entry import SCHEMA, Entry, batch_of
-from forebay.deadletter.explain import Explanation, explain
+from forebay.deadletter.explain import Explanation
 from forebay.deadletter.letter import Letter
 from forebay.deadletter.outcomes import Outcomes, State, mark_of, parse_identity
-from forebay.deadletter.reader import LetterReader, Place, Progress, silent
-from forebay.deadletter.recovery import Recovery, RecoveryReport
+from forebay.deadletter.reader import Letterbox, LetterReader, Place, Progress, silent
+from forebay.deadletter.recovery import RecoveryReport
 from forebay.deadletter.repair import Repair, checked, function, merge_patch
 from forebay.deadletter.replay import Replayer, ReplayReport, Unsure
-from forebay.deadletter.seen import Seen
 from forebay.deadletter.stats import Stats, count
 from forebay.deadletter.where import Condition, condition, everything
-from forebay.deadletter.whole import RecordGoneError, whole
-from forebay.deadletter.writer import Destination, FileDestination, KafkaDestination
 from forebay.errors import (
     AlreadyRunningError,
     MissingOptionError,
@@ -37,8 +32,7 @@ from forebay.errors import (
     UnknownObjectError,
     UnsupportedSqlError,
 )
-from forebay.kafka.connector import KafkaSource
-from forebay.runtime.sources import Sources
+from forebay.runtime.letter_owners import Owner
 
 log = logging.getLogger("forebay.deadletter")
 
@@ -47,47 +41,27 @@ CHUNK = 500  # letters whose outcome is written down, or that are made a batch o
 
 @dataclass(frozen=True)
 class DeadLetters:
-    """The letters of one source, or those that a condition selects. Iterate over it, or call a verb.
+    """The letters of one owner, or those that a condition selects. Iterate over it, or call a verb.
 
     for entry in session.dead_letters("orders").where("error_kind = 'TypeConversion'"):
         print(entry.id, entry.letter.message, entry.outcome.state)
     """
 
-    source: str
-    _sources: Sources
-    _catalog: Catalog
+    _owner: Owner
     _outcomes: Outcomes
     _home: Path
-    _place: Place
     _wanted: Condition = everything
     _progress: Progress = silent
 
-    @classmethod
-    def of(
-        cls,
-        source: str,
-        sources: Sources,
-        catalog: Catalog,
-        outcomes: Outcomes,
-        home: Path,
-        topic: str | None = None,
-    ) -> DeadLetters:
-        """`topic` names another topic than the one that the source's policy does."""
-        place = (
-            place_of(source, sources)
-            if topic is None
-            else Place(
-                topic=topic,
-                brokers=sources.policy(source).brokers,
-                about=_topics(sources.peek(source).options),
-            )
-        )
-        return cls(source, sources, catalog, outcomes, home, place)
+    @property
+    def source(self) -> str:
+        """Who wrote them: a source, a pool, an agent."""
+        return self._owner.name
 
     @property
     def place(self) -> Place:
         """Where they are."""
-        return self._place
+        return self._owner.place
 
     def where(self, text: str | Any) -> DeadLetters:
         """Those of them that a condition holds for, such as `partition = 3 AND error_kind = 'SchemaMismatch'`."""
@@ -114,21 +88,14 @@ class DeadLetters:
         found = next((entry for entry in self if entry.identity == wanted), None)
         if found is None:
             raise UnknownObjectError(
-                f"source '{self.source}' has no letter '{id}' in {self._place}",
+                f"'{self.source}' has no letter '{id}' in {self.place}",
                 remedy=f"forebay dlq ls --source {self.source} lists them",
             )
         return found
 
     def explain(self, id: str) -> Explanation:
-        entry = self.get(id)
-        connector = self._connector()
-        url = connector.options.get("schema.registry.url")
-        shown = connector.options.table.shown("schema.registry.url", str(url)) if url else None
-        try:
-            record = whole(entry.letter, connector.options)
-        except RecordGoneError:
-            record = entry.letter  # then its head is all there is to see
-        return explain(entry, connector.config, connector.options, shown, record)
+        self._owner.check()
+        return self._owner.explain(self.get(id))
 
     def stats(self) -> Stats:
         return count(self)
@@ -156,7 +123,7 @@ class DeadLetters:
             for chunk in _chunks(self):
                 wanted = {e.identity: mark_of(e.letter) for e in chunk if e.outcome.state is State.open}
                 if not dry_run:
-                    self._outcomes.discard(self.source, wanted, reason)
+                    self._outcomes.discard(self._owner.key, wanted, reason)
                 done += len(wanted)
         if not dry_run:
             log.info("event=letters_discarded source=%s count=%d reason=%r", self.source, done, reason)
@@ -169,7 +136,7 @@ class DeadLetters:
             for chunk in _chunks(self):
                 wanted = [e.identity for e in chunk if e.outcome.state is State.discarded]
                 if not dry_run:
-                    self._outcomes.reopen(self.source, wanted)
+                    self._outcomes.reopen(self._owner.key, wanted)
                 done += len(wanted)
         if not dry_run:
             log.info("event=letters_reopened source=%s count=%d", self.source, done)
@@ -197,8 +164,8 @@ class DeadLetters:
             made = merge_patch(patch)
         elif repair is not None:
             made = function(repair) if isinstance(repair, str) else checked(repair)
-        options = self._connector().options
-        replayer = Replayer(self._reader(), self._outcomes, options, to or self._topic())
+        self._owner.check()
+        replayer = Replayer(self._reader(), self._outcomes, self._owner.options, to or self._topic())
         try:
             if dry_run:
                 return replayer.dry_run(self._wanted, made, self._progress)
@@ -214,21 +181,8 @@ class DeadLetters:
 
     def recover(self, *, dry_run: bool = False) -> RecoveryReport:
         """Write letters for what the rate limit kept out, as far as the topic still holds it."""
-        policy, connector = self._sources.policy(self.source), self._connector()
-        if self._place.path is None:
-            policy = replace(policy, topic=self._place.topic, brokers=self._place.brokers)
         with self._alone("recover"):
-            stretches = self._catalog.ledger(self.source)
-            known = Seen()
-            for entry in self._reader().entries() if stretches else ():
-                known.add(entry.identity)
-            recovery = Recovery(connector.config, connector.options, policy, known, self._destination)
-            report = recovery.run(
-                stretches,
-                lambda stretch: self._catalog.settle_ledger(self.source, stretch),
-                dry_run=dry_run,
-                progress=self._progress,
-            )
+            report = self._owner.recover(self._reader().entries(), dry_run, self._progress)
         if not dry_run:
             log.info(
                 "event=letters_recovered source=%s count=%d gone=%d",
@@ -238,32 +192,18 @@ class DeadLetters:
             )
         return report
 
-    def _destination(self) -> Destination:
-        if self._place.path is not None:
-            return FileDestination(self._place.path, f"{self.source}-recovered-{uuid.uuid4().hex}")
-        assert self._place.topic is not None
-        options = self._sources.peek(self.source).options
-        return KafkaDestination(self.source, self._place.topic, options, self._place.brokers)
-
     # -- inside --------------------------------------------------------------------------------------
 
-    def _connector(self) -> SourceConnector:
-        connector = self._sources.peek(self.source)
-        if not isinstance(connector, KafkaSource):
-            raise UnsupportedSqlError(
-                f"source '{self.source}' is a {connector.config.connector} source: it has no topic to go back to"
-            )
-        return connector
-
     def _reader(self) -> LetterReader:
-        return LetterReader(self.source, self._place, self._sources.peek(self.source).options, self._outcomes)
+        owner = self._owner
+        return LetterReader(owner.name, Letterbox(owner.place, owner.options), self._outcomes, owner.key)
 
     def _topic(self) -> str:
         """The topic that letters go back to."""
-        topics = _topics(self._connector().options)
+        topics = self._owner.topics()
         if len(topics) != 1:
             raise MissingOptionError(
-                f"source '{self.source}' reads several topics: which one are the letters to go to?",
+                f"the records of '{self.source}' are not all of one topic that is known: which one are they to go to?",
                 option="to",
                 remedy="name it (--to, TO 'topic'), and select the letters by WHERE topic = '…'",
             )
@@ -279,10 +219,11 @@ class DeadLetters:
 
     @contextmanager
     def _alone(self, verb: str) -> Iterator[None]:
-        """One process at a time changes what becomes of a source's letters."""
+        """One process at a time changes what becomes of an owner's letters."""
         folder = self._home / "dead_letters"
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with (folder / f"{self.source}.lock").open("a") as handle:
+        # A pool's name may hold anything, slashes as well.
+        with (folder / f"{quote(self._owner.key, safe='@')}.lock").open("a") as handle:
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
@@ -291,26 +232,6 @@ class DeadLetters:
                     remedy=f"{verb} them when that is over",
                 ) from None
             yield
-
-
-def _topics(options: Mapping[str, Any]) -> tuple[str, ...]:
-    """Those that a source names; none where it has a pattern, or is of no topics."""
-    return (options["topic"],) if options.get("topic") else tuple(options.get("topics") or ())
-
-
-def place_of(source: str, sources: Sources) -> Place:
-    """Where the letters of a source are: as its policy says, or as the one said that it was created with."""
-    policy = sources.policy(source)
-    for known in (policy, sources.created_policy(source)):
-        if known.topic is not None:
-            return Place(topic=known.topic, brokers=known.brokers)
-        if known.path is not None:
-            return Place(path=Path(known.path))
-    raise UnsupportedSqlError(
-        f"source '{source}' writes no dead letters: its policy is ON ERROR = '{policy.strategy}'",
-        remedy=f"ALTER SOURCE {source} ON ERROR = 'dead_letter' WITH (dead_letter_topic = '{source}-dlq'); "
-        "--topic names a topic that has letters from before",
-    )
 
 
 def _chunks(entries: Iterable[Entry]) -> Iterator[list[Entry]]:

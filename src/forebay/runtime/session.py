@@ -29,6 +29,7 @@ from forebay.runtime.commits import GroupCommitter
 from forebay.runtime.dead_letters import DeadLetters
 from forebay.runtime.describe import Describer, QueryStatus, SourceLag, SourceStatus
 from forebay.runtime.health import HealthWatch
+from forebay.runtime.letter_owners import owner_of, owners_in
 from forebay.runtime.letter_statements import letter_statement
 from forebay.runtime.positions import earlier
 from forebay.runtime.results import Result
@@ -269,13 +270,23 @@ class Session:
         self._check_open()
         return self._describer.lag()
 
-    def dead_letters(self, source: str, *, topic: str | None = None) -> DeadLetters:
-        """The letters of a source: iterate, select with `.where(…)`, `.replay()`, `.discard()`, `.export()`, …
+    def dead_letters(
+        self, source: str, *, topic: str | None = None, options: Mapping[str, str] | None = None
+    ) -> DeadLetters:
+        """Somebody's letters: iterate, select with `.where(…)`, `.replay()`, `.discard()`, `.export()`, …
 
-        `topic` names another dead-letter topic than the one that the source writes to now.
+        `topic` names another dead-letter topic than the one that the source writes to now; and that of somebody who is
+        no source of this home, a pool by its name, whose brokers `options` has: `{"bootstrap.servers": "…"}`.
         """
         self._check_open()
-        return DeadLetters.of(source, self._sources, self._catalog, self._outcomes, self.home, topic)
+        owner = owner_of(source, self._sources, self._catalog, topic, options)
+        return DeadLetters(owner, self._outcomes, self.home)
+
+    def dead_letters_in(self, topic: str, *, options: Mapping[str, str] | None = None) -> list[DeadLetters]:
+        """The letters of everybody who has some in a topic, by who wrote them."""
+        self._check_open()
+        owners = owners_in(topic, self._sources, self._catalog, options)
+        return [DeadLetters(owner, self._outcomes, self.home) for owner in owners]
 
     def wait(self, *, until_caught_up: bool = True, timeout: float | None = None) -> None:
         """Until all that the topics hold now is in the views, and the groups know of it.

@@ -1,0 +1,54 @@
+"""What the tests of a pool's crew share: records of messages that no broker has seen."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+
+from forebay.pool import Record
+from forebay.pool.crew import Crew
+from forebay.pool.lease import Lease
+
+
+@dataclass
+class Message:
+    """What a record looks at of the client library's message."""
+
+    number: int
+    name: bytes | None = None
+
+    def offset(self) -> int:
+        return self.number
+
+    def key(self) -> bytes | None:
+        return self.name
+
+    def value(self) -> bytes:
+        return b"%d" % self.number
+
+    def topic(self) -> str:
+        return "t"
+
+    def partition(self) -> int:
+        return 0
+
+    def headers(self) -> None:
+        return None
+
+    def timestamp(self) -> tuple[int, int]:
+        return 1, 7
+
+
+def received(keys: list[bytes | None], lease: Lease | None = None) -> list[Record]:
+    messages = [Message(number, key) for number, key in enumerate(keys)]
+    return (lease or Lease("t", 0)).receive(messages, list(range(len(keys))))
+
+
+def crash(error: BaseException) -> None:
+    raise AssertionError(error)
+
+
+async def done(crew: Crew, count: int) -> None:
+    async with asyncio.timeout(20):
+        while crew.completed < count:
+            await asyncio.sleep(0.001)
