@@ -9,8 +9,7 @@ from benchmarks.peers import forebay_peer
 from benchmarks.peers.contract import Outcome, Task
 from benchmarks.runner import prepare, run
 from benchmarks.topics import produce
-
-from forebay.devstack import DevStack
+from support import Cluster, unique
 
 RECORDS, BATCH = 300_000, 15_000
 WARMUP_BATCHES = 6
@@ -19,14 +18,14 @@ MAY_GROW = 20
 
 
 @pytest.fixture(scope="module")
-def outcome() -> Outcome:
-    with DevStack() as stack:
-        produce(stack.bootstrap_servers, "warmup", BATCH, 4)
-        produce(stack.bootstrap_servers, "trades", RECORDS, 4)
-        ready = prepare(forebay_peer.PEER)
-        assert not isinstance(ready, str), ready
-        task = Task(stack.bootstrap_servers, "trades", "warmup", BATCH, work="", sample_s=0.1)
-        return run(forebay_peer.PEER, ready, task, timeout_s=240)
+def outcome(cluster: Cluster) -> Outcome:
+    servers, warmup, trades = cluster.bootstrap_servers, unique("warmup"), unique("trades")
+    produce(servers, warmup, BATCH, 4)
+    produce(servers, trades, RECORDS, 4)
+    ready = prepare(forebay_peer.PEER)
+    assert not isinstance(ready, str), ready
+    task = Task(servers, trades, warmup, BATCH, work="", sample_s=0.2)
+    return run(forebay_peer.PEER, ready, task, timeout_s=240)
 
 
 def test_every_record_comes_through_in_small_batches(outcome: Outcome) -> None:

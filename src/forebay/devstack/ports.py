@@ -11,6 +11,8 @@ HOST = "127.0.0.1"
 # 49152 on macOS). A client that keeps trying to reach a stopped broker inside that range may be given
 # the broker's own port as its source, connect to itself, and keep the broker from coming back.
 _LOWEST, _HIGHEST = 15_000, 32_000
+# Not the generator that anybody may seed: two processes, or two runs, would take the same ports in turn.
+_random = random.SystemRandom()
 
 
 def is_free(port: int) -> bool:
@@ -31,7 +33,7 @@ def free_ports(count: int, besides: Collection[int] = ()) -> list[int]:
     """
     found: list[int] = []
     while len(found) < count:
-        port = random.randrange(_LOWEST, _HIGHEST)
+        port = _random.randrange(_LOWEST, _HIGHEST)
         if port not in (*found, *besides) and is_free(port):
             found.append(port)
     return found
