@@ -7,6 +7,7 @@ import json
 import subprocess
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -86,6 +87,18 @@ def test_a_view_is_run_by_one_process_at_a_time_and_the_lock_ends_with_the_proce
     holder.stdin.close()
     lock.acquire()
     lock.release()
+
+
+def test_a_lock_may_be_released_by_two_threads_at_once(tmp_path: Path) -> None:
+    """A view that fails lets go of it by itself, perhaps while somebody drops the view."""
+    lock = ViewLock("v", tmp_path / "lock")
+    with ThreadPoolExecutor(2) as threads:
+        for _ in range(300):
+            lock.acquire()
+            start = threading.Barrier(2)
+            both = [threads.submit(lambda: (start.wait(), lock.release())) for _ in range(2)]  # noqa: B023
+            for each in both:
+                each.result(10)
 
 
 def test_backoff_starts_at_100_ms_doubles_and_ends_at_30_s() -> None:

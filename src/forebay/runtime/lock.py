@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import threading
 from pathlib import Path
 from typing import IO
 
@@ -17,6 +18,7 @@ class ViewLock:
         self._view = view
         self._path = path
         self._file: IO[str] | None = None
+        self._releasing = threading.Lock()
 
     def acquire(self) -> None:
         self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -34,6 +36,8 @@ class ViewLock:
         self._file = handle
 
     def release(self) -> None:
-        if self._file is not None:
-            self._file.close()
-            self._file = None
+        """Safe to call twice, also at once: a query that fails lets go by itself while somebody stops it."""
+        with self._releasing:
+            if self._file is not None:
+                self._file.close()
+                self._file = None

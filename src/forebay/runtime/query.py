@@ -228,9 +228,9 @@ class RunningQuery:
         self._fail(error or QueryFailedError(f"view '{self.name}' failed: {_last_line(message)}"))
 
     def _fail(self, error: ForebayError) -> None:
+        self.lock.release()  # before anybody hears of it: whoever does may start the view again at once
         self.error = error
         self._set_state(QueryState.FAILED, str(error))
-        self.lock.release()
 
     def _take_in(self, error: NewFieldsError) -> None:
         """New fields become columns of the source, and the batch that met them is read again with these."""
