@@ -104,7 +104,7 @@ def test_a_port_that_is_listened_on_is_not_free() -> None:
 
 def test_ports_that_are_given_away_are_not_given_again(monkeypatch: pytest.MonkeyPatch) -> None:
     drawn = iter([20_001, 20_002, 20_001, 20_003])
-    monkeypatch.setattr("forebay.devstack.ports.random.randrange", lambda *_: next(drawn))
+    monkeypatch.setattr("forebay.devstack.ports._random.randrange", lambda *_: next(drawn))
     monkeypatch.setattr("forebay.devstack.ports.is_free", lambda _: True)
     assert free_ports(2, {20_001}) == [20_002, 20_003]
 

@@ -103,12 +103,18 @@ class Cluster:
 
     def _answer(self, doing: str, future: Future[T]) -> T:
         """Wait for an answer, but not for one that cannot come: the library itself would try on and on."""
+        admin = self._admin  # held until the answer is there: with the client go its requests, unanswered
         began, self._down = time.monotonic(), ""
         while True:
             try:
                 return self._call(doing, lambda: future.result(GLANCE_S))
             except TimeoutError:
-                self.admin.poll(0)
+                closed = admin is not self._admin
+                if admin is None or closed:
+                    raise UnreachableError(
+                        f"the connection to Kafka at {address(self._options)} was closed while {doing}"
+                    ) from None
+                admin.poll(0)
                 self._raise_if_refused(doing)
                 if self._down and time.monotonic() - began > DOWN_S:
                     raise UnreachableError(
