@@ -2,8 +2,8 @@
 # Each sets up what it needs (.venv, dependencies, Java) by itself; the second run starts in seconds.
 
 PY := .venv/bin/python
-# One more than two cores: each has a broker and a Spark of its own, and waits for them a quarter of its time.
-WORKERS ?= 3
+# One worker a core: each has a broker and a Spark of its own.
+WORKERS ?= 2
 COVERAGE_MIN := 85
 
 .PHONY: help setup demo test test-fast test-native test-flock chaos lint format bench lock docs clean

@@ -40,6 +40,22 @@ def account(db: Session) -> dict[str, tuple[int, int]]:
     return {query.view: (query.records, query.rejected) for query in db.queries()}
 
 
+def test_a_process_that_was_killed_while_it_began_its_first_batch_leaves_nothing_in_the_way(
+    tmp_path: Path, cluster: Cluster
+) -> None:
+    topic, source, home = cluster.make_topic(3), name("src"), tmp_path / "home"
+    drafts = [home / "views" / view / "checkpoint" / "offsets" / ".0.half.tmp" for view in ("plain", "sums")]
+    for draft in drafts:  # as Spark leaves it
+        draft.parent.mkdir(parents=True)
+        draft.write_text("v1\n")
+    cluster.produce(topic, events(range(30)))
+    with connect(home) as db:
+        db.execute(script(cluster, source, topic))
+        caught_up(db)
+        assert_exact(db, 30)
+    assert not any(draft.exists() for draft in drafts)
+
+
 def test_a_restart_goes_on_where_it_stood_and_definitions_are_kept(tmp_path: Path, cluster: Cluster) -> None:
     topic, source, home = cluster.make_topic(3), name("src"), tmp_path / "home"
     cluster.produce(topic, events(range(30)))

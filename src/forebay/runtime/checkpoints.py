@@ -49,6 +49,20 @@ def _numbers(directory: Path) -> list[int]:
     return [int(entry.name) for entry in directory.iterdir() if entry.name.isdigit()]
 
 
+def sweep(path: Path) -> None:
+    """Take away what a process left that was killed while it wrote its first offsets.
+
+    Spark writes to a hidden file and renames it. Where it finds no batch, but anything else in these folders, it
+    refuses to start: the query would have to be dropped, though nothing is wrong with it. Without offsets no batch
+    was begun, so nothing else was written.
+    """
+    if _numbers(path / "offsets"):
+        return
+    for log in ("offsets", "commits"):
+        for draft in (path / log).glob(".*"):
+            draft.unlink(missing_ok=True)
+
+
 def query_id(path: Path) -> str:
     """The id Spark gave the query when the checkpoint was made: another checkpoint, another id."""
     return str(json.loads((path / "metadata").read_text())["id"])

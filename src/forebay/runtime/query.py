@@ -144,6 +144,7 @@ class RunningQuery:
     def start(self, frame: DataFrame) -> None:
         self.paths.drain.unlink(missing_ok=True)
         self.table.widen(changelog.table_schema(frame.schema, self._kept))
+        checkpoints.sweep(self.paths.checkpoint)
         self._remember_checkpoint()
         self.progress.reported = self.progress.batch
         writer = (
