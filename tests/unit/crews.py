@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from collections import defaultdict
 from dataclasses import dataclass
+from typing import Any
 
 from forebay.pool import Record
-from forebay.pool.crew import Crew
+from forebay.pool.crew import Crew, Order
 from forebay.pool.lease import Lease
 
 
@@ -52,3 +54,13 @@ async def done(crew: Crew, count: int) -> None:
     async with asyncio.timeout(20):
         while crew.completed < count:
             await asyncio.sleep(0.001)
+
+
+def assert_each_once_in_order(handled: list[int], keys: list[bytes | None], order: Order) -> None:
+    """Every offset was handled once, and those that have to come one after another did."""
+    assert sorted(handled) == list(range(len(keys)))
+    lanes: dict[Any, list[int]] = defaultdict(list)
+    for offset in handled:
+        lanes[{Order.key: keys[offset], Order.partition: 0, Order.unordered: None}[order]].append(offset)
+    lanes.pop(None, None)
+    assert all(offsets == sorted(offsets) for offsets in lanes.values())

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections import defaultdict
-from typing import Any
 
 import pytest
-from crews import crash, done, received
+from crews import assert_each_once_in_order, crash, done, received
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -81,12 +79,7 @@ def test_a_bounded_partition_keeps_its_bound_and_its_order_and_loses_nothing(
 
     lease, crew = Lease("t", 0), Crew(handle, failed, crashed=crash)
     asyncio.run(main())
-    assert sorted(handled) == list(range(len(keys)))
-    lanes: dict[Any, list[int]] = defaultdict(list)
-    for offset in handled:
-        lanes[{Order.key: keys[offset], Order.partition: 0, Order.unordered: None}[order]].append(offset)
-    lanes.pop(None, None)
-    assert all(offsets == sorted(offsets) for offsets in lanes.values())
+    assert_each_once_in_order(handled, keys, order)
 
 
 def test_lists_are_not_bounded() -> None:

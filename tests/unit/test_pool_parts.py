@@ -8,12 +8,12 @@ import subprocess
 import sys
 import threading
 import time
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
 import pytest
-from crews import Message, crash, done, received
+from crews import Message, assert_each_once_in_order, crash, done, received
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -81,12 +81,7 @@ def test_whatever_fails_every_record_is_done_and_lanes_keep_their_order(
         assert lease.lanes == {}
 
     asyncio.run(main())
-    assert sorted(handled) == list(range(len(keys)))
-    lanes: dict[Any, list[int]] = defaultdict(list)
-    for offset in handled:
-        lanes[{Order.key: keys[offset], Order.partition: 0, Order.unordered: None}[order]].append(offset)
-    lanes.pop(None, None)
-    assert all(offsets == sorted(offsets) for offsets in lanes.values())
+    assert_each_once_in_order(handled, keys, order)
 
 
 def test_as_many_handlers_as_there_are_workers_are_at_work_and_no_more() -> None:
