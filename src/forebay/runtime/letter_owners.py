@@ -138,9 +138,9 @@ class TopicOwner:
     key: str
 
     @classmethod
-    def of(cls, name: str, topic: str, options: Options) -> TopicOwner:
-        """UnknownTopicError if there is no such topic."""
-        return cls(name, Place(topic=topic), options, f"{name}@{cluster_of(topic, options)}")
+    def of(cls, name: str, topic: str, options: Options, cluster: str) -> TopicOwner:
+        """`cluster` is its id."""
+        return cls(name, Place(topic=topic), options, f"{name}@{cluster}")
 
     def check(self) -> None:
         """A record goes back to the topic that its letter names."""
@@ -182,7 +182,8 @@ def owner_of(
         error = unknown("source", name, sources.names())
         error.remedy += "; letters of a pool or an agent are found by their topic (--topic, --brokers)"
         raise error
-    return TopicOwner.of(name, topic, topic_options(topic, given or {}))
+    options = topic_options(topic, given or {})
+    return TopicOwner.of(name, topic, options, cluster_of(topic, options))
 
 
 def owners_in(
@@ -190,9 +191,13 @@ def owners_in(
 ) -> list[Owner]:
     """Everybody who has letters in a topic."""
     options = topic_options(topic, given or {})
-    cluster_of(topic, options)
-    names = sorted(Letterbox(Place(topic=topic), options).writers())
-    return [owner_of(name, sources, catalog, topic, given) for name in names]
+    cluster, known = cluster_of(topic, options), sources.names()
+    return [
+        owner_of(name, sources, catalog, topic, given)
+        if name in known
+        else TopicOwner.of(name, topic, options, cluster)
+        for name in sorted(Letterbox(Place(topic=topic), options).writers())
+    ]
 
 
 def topic_options(topic: str, given: Mapping[str, Any]) -> Options:
