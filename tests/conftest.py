@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
 
+import pytest
 from hypothesis import HealthCheck, settings
+
+if TYPE_CHECKING:
+    from forebay.devstack import DevStack
 
 # `make chaos` asks for more examples of each property.
 EXAMPLES = int(os.environ.get("FOREBAY_EXAMPLES", "100"))
@@ -13,5 +19,42 @@ settings.register_profile("forebay", deadline=None, suppress_health_check=SLOW, 
 settings.load_profile("forebay")
 
 # A test's Spark or broker lives for seconds: a compiler that takes half a minute to pay only takes cores from others.
-for name in ("SPARK_SUBMIT_OPTS", "KAFKA_OPTS"):
+for name in ("SPARK_SUBMIT_OPTS", "SPARK_LAUNCHER_OPTS", "KAFKA_OPTS"):
     os.environ.setdefault(name, "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+
+# Files that take most of a minute or more. They begin first, so that at the end no worker is left alone with one. The
+# first ends a Spark in order, which leaves the archive of classes that the Sparks after it start from: one that is
+# killed leaves none.
+LONGEST = (
+    "test_cli_run", "test_devstack", "test_pool_trouble", "test_sigkill", "test_dead_letters", "test_schema_evolution",
+    "test_session_flow", "test_views_changelog", "test_letters", "test_worker_memory", "test_session_metrics",
+    "test_views_kinds", "test_dlq_replay", "test_views_partial", "test_session_trouble", "test_evolution_sigkill",
+    "test_blackboard_agents", "test_pool_transactions", "test_kafka_outages", "test_cli_dlq",
+)  # fmt: skip
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    turns = {name: turn for turn, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: turns.get(item.path.stem, len(turns)))
+    for item in items:
+        if item.path.parent.name == "property":
+            # A hundred examples run through the same lines: to trace them doubles their time and shows nothing new.
+            item.add_marker(pytest.mark.no_cover)
+
+
+@pytest.fixture(scope="session")
+def broker() -> Iterator[DevStack]:
+    """A running broker, one a worker process. Never kill it: there is `mortal_broker` for that."""
+    from forebay.devstack import DevStack
+
+    with DevStack() as stack:
+        yield stack
+
+
+@pytest.fixture(scope="session")
+def stack(broker: DevStack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """The worker's broker and a registry beside it. Whoever stops a registry has one of its own."""
+    from support import registry_beside
+
+    with registry_beside(broker, tmp_path_factory.mktemp("registry")) as running:
+        yield running

@@ -1,9 +1,8 @@
-"""Chaos runs on a broker like the integration tests, with the same hands."""
+"""Chaos kills drivers and members, never the broker: it runs on the worker's, with the integration tests' hands."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,7 +14,6 @@ from support import Cluster
 from forebay.devstack import DevStack
 
 
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[Cluster]:
-    with DevStack() as stack:
-        yield Cluster(stack)
+@pytest.fixture(scope="session")
+def cluster(broker: DevStack) -> Cluster:
+    return Cluster(broker)

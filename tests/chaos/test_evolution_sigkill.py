@@ -18,10 +18,8 @@ from confluent_kafka.schema_registry import SchemaRegistryClient
 from confluent_kafka.schema_registry.avro import AvroSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 from deltalake import DeltaTable
-from support import Cluster
+from support import Cluster, Stack
 from test_sigkill import Pipeline
-
-from forebay.devstack import DevStack
 
 KILLS = int(os.environ.get("FOREBAY_CHAOS_EVOLUTIONS", "1"))
 SEED = int(os.environ.get("FOREBAY_CHAOS_SEED", str(random.randrange(1_000_000))))
@@ -34,14 +32,8 @@ CREATE MATERIALIZED VIEW plain AS SELECT * FROM orders;
 """
 
 
-@pytest.fixture(scope="module")
-def stack() -> Iterator[DevStack]:
-    with DevStack(registry=True) as running:
-        yield running
-
-
 @pytest.fixture
-def registry(stack: DevStack) -> Iterator[SchemaRegistryClient]:
+def registry(stack: Stack) -> Iterator[SchemaRegistryClient]:
     with SchemaRegistryClient({"url": str(stack.schema_registry_url)}) as client:
         yield client
 
@@ -70,7 +62,7 @@ class Writer:
 
 @pytest.mark.timeout(240 + 90 * KILLS)
 def test_new_fields_become_columns_for_every_record_however_often_the_driver_is_killed(
-    stack: DevStack, registry: SchemaRegistryClient, tmp_path: Path
+    stack: Stack, registry: SchemaRegistryClient, tmp_path: Path
 ) -> None:
     print(f"seed {SEED}")
     moments, kafka = random.Random(SEED), Cluster(stack)

@@ -1,4 +1,4 @@
-"""One broker a worker process, and hands to fill it with."""
+"""Hands to fill the worker's broker with, and a broker that may be killed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from pyspark.sql.types import StructType
-from support import NUMBERS, Cluster
+from support import NUMBERS, Cluster, eventually
 from support import kafka_source as make_source
 
 from forebay.devstack import DevStack
@@ -31,15 +31,23 @@ class MakeSource(Protocol):
 
 
 @pytest.fixture(scope="session")
-def broker() -> Iterator[DevStack]:
-    """A running broker, one a worker process. Never kill it: start one of your own for that."""
+def cluster(broker: DevStack) -> Cluster:
+    return Cluster(broker)
+
+
+@pytest.fixture(scope="session")
+def _mortal() -> Iterator[DevStack]:
     with DevStack() as stack:
         yield stack
 
 
-@pytest.fixture(scope="session")
-def cluster(broker: DevStack) -> Cluster:
-    return Cluster(broker)
+@pytest.fixture
+def mortal_broker(_mortal: DevStack) -> DevStack:
+    """A running broker that a test may kill or freeze, one a worker process; whoever comes next finds it well."""
+    _mortal.start_broker()
+    admin = Cluster(_mortal).admin
+    eventually(lambda: admin.list_topics(timeout=10).brokers, "it has its place in the cluster")
+    return _mortal
 
 
 @pytest.fixture(scope="session")

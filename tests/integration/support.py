@@ -6,7 +6,10 @@ import itertools
 import logging
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
@@ -15,6 +18,8 @@ from pyspark.sql.types import LongType, StructField, StructType
 
 from forebay.connectors.contract import RejectedRecord, SourceConfig, SourceConnector
 from forebay.devstack import DevStack
+from forebay.devstack.registry import Registry
+from forebay.devstack.stack import start_all
 from forebay.kafka.connector import KafkaSource
 
 # librdkafka writes to stderr unless it is given a logger.
@@ -36,6 +41,28 @@ def eventually(condition: Callable[[], Any], what: str, timeout: float = 30) -> 
     return found
 
 
+@dataclass(frozen=True)
+class Stack:
+    """A broker that is there already, and a registry beside it."""
+
+    bootstrap_servers: str
+    registry: Registry
+
+    @property
+    def schema_registry_url(self) -> str:
+        return self.registry.url
+
+
+@contextmanager
+def registry_beside(broker: DevStack, folder: Path) -> Iterator[Stack]:
+    registry = Registry(folder)
+    start_all([registry])
+    try:
+        yield Stack(broker.bootstrap_servers, registry)
+    finally:
+        registry.stop()
+
+
 def unique(prefix: str) -> str:
     """A name nobody else uses on this broker."""
     return f"{prefix}-{os.getpid()}-{next(_numbers)}"
@@ -44,7 +71,7 @@ def unique(prefix: str) -> str:
 class Cluster:
     """The tests' own hands on a broker: an admin client, a producer, a consumer."""
 
-    def __init__(self, stack: DevStack, **client: str) -> None:
+    def __init__(self, stack: DevStack | Stack, **client: str) -> None:
         self.stack = stack
         self.client: dict[str, Any] = {"bootstrap.servers": stack.bootstrap_servers, **client}
         self.admin = AdminClient({**self.client, "topic.metadata.refresh.interval.ms": "-1"}, logger=QUIET)

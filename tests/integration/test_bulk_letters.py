@@ -174,26 +174,27 @@ def test_a_broker_that_is_away_is_waited_for_and_then_an_error(
     assert time.monotonic() - began > 1.4
 
 
-def test_letters_of_a_broker_that_comes_back_are_all_there(cluster: Cluster, tmp_path: Path) -> None:
+def test_letters_of_a_broker_that_comes_back_are_all_there(
+    cluster: Cluster, mortal_broker: DevStack, tmp_path: Path
+) -> None:
     """It is gone when the letters are granted, and back while the task waits for them."""
-    with DevStack() as stack:
-        other = Cluster(stack)
-        dlq = other.make_topic(1)
-        source = source_of(cluster, BAD)
-        policy = ErrorPolicy("dead_letter", dlq, brokers=stack.bootstrap_servers)
-        made = BulkLetters.open("s", policy, source.options)
-        assert made is not None
-        start = source.initial_offsets()
-        [split] = source.plan_batches(start, source.latest_offsets(start, None), 1)
-        plain = KafkaDestination("s", dlq, source.options, policy.brokers)
-        router = Router("s", policy, split, tmp_path, lambda: plain, None, made)
-        source.wanted = router.wanted
-        for batch in source.read_batch(split):
-            router.see(batch)
-        stack.kill_broker()
-        assert made.handle.flush(300) == len(BAD)
-        assert made.handle.trouble
-        stack.start_broker()
-        router.finish()
-        letters = [Letter.from_kafka(m.key(), m.value(), m.headers()) for m in in_topic(other, dlq)]
-        assert len({letter.identity for letter in letters}) == len(BAD)
+    other = Cluster(mortal_broker)
+    dlq = other.make_topic(1)
+    source = source_of(cluster, BAD)
+    policy = ErrorPolicy("dead_letter", dlq, brokers=mortal_broker.bootstrap_servers)
+    made = BulkLetters.open("s", policy, source.options)
+    assert made is not None
+    start = source.initial_offsets()
+    [split] = source.plan_batches(start, source.latest_offsets(start, None), 1)
+    plain = KafkaDestination("s", dlq, source.options, policy.brokers)
+    router = Router("s", policy, split, tmp_path, lambda: plain, None, made)
+    source.wanted = router.wanted
+    for batch in source.read_batch(split):
+        router.see(batch)
+    mortal_broker.kill_broker()
+    assert made.handle.flush(300) == len(BAD)
+    assert made.handle.trouble
+    mortal_broker.start_broker()
+    router.finish()
+    letters = [Letter.from_kafka(m.key(), m.value(), m.headers()) for m in in_topic(other, dlq)]
+    assert len({letter.identity for letter in letters}) == len(BAD)

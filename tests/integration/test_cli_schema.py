@@ -18,7 +18,8 @@ from confluent_kafka.schema_registry import (
     ServerConfig,
 )
 
-from forebay.devstack import DevStack
+from forebay.devstack.registry import Registry
+from forebay.devstack.stack import start_all
 
 ID = {"name": "id", "type": "long"}
 PRICE = {"name": "price", "type": "int"}
@@ -31,14 +32,18 @@ def record(*fields: Any) -> str:
 
 
 @pytest.fixture(scope="module")
-def url() -> Iterator[str]:
-    with DevStack(registry=True) as stack:
-        with SchemaRegistryClient({"url": stack.schema_registry_url}) as client:
+def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    registry = Registry(tmp_path_factory.mktemp("registry"))  # one of its own: all that is in it is listed
+    start_all([registry])
+    try:
+        with SchemaRegistryClient({"url": registry.url}) as client:
             for text in (record(ID, PRICE), record(ID, AMOUNT, NOTE)):
                 client.register_schema("orders-value", Schema(text, "AVRO"))
             client.register_schema("users-value", Schema(record(ID), "AVRO"))
             client.set_config("orders-value", ServerConfig(compatibility=ConfigCompatibilityLevel.BACKWARD))
-        yield str(stack.schema_registry_url)
+        yield registry.url
+    finally:
+        registry.stop()
 
 
 def forebay(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:

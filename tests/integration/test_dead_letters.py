@@ -394,26 +394,25 @@ def test_a_breaker_stops_the_query_and_shows_three_examples(
 
 
 def test_letters_wait_for_their_broker_and_nothing_is_committed_meanwhile(
-    cluster: Cluster, tmp_path: Path
+    cluster: Cluster, mortal_broker: DevStack, tmp_path: Path
 ) -> None:
     topic, source, dlq = cluster.make_topic(1), name("away"), unique("dlq")
-    with DevStack() as stack:
-        there = Cluster(stack)
-        clause = to_topic(dlq, dead_letter_brokers=stack.bootstrap_servers)
-        with connect(tmp_path) as db:
-            db.execute(source_sql(cluster, source, topic, clause) + ";" + view_over(source))
-            cluster.produce(topic, [b"first", *good(range(1))])
-            caught_up(db)
-            assert cluster.committed(source, topic) == {0: 2}
-            stack.kill_broker()
-            cluster.produce(topic, [b"second", *good(range(1, 2))])
-            with pytest.raises(forebay.errors.WaitTimeoutError):
-                db.wait(until_caught_up=True, timeout=8)
-            assert cluster.committed(source, topic) == {0: 2}
-            assert rows(db, f"SELECT id FROM {source}_v") == [(0,)]
-            stack.start_broker()
-            caught_up(db)
-            assert sorted(rows(db, f"SELECT id FROM {source}_v")) == [(0,), (1,)]
-            assert counts(db, source) == (2, 2, 0, 0)
-        eventually(lambda: dlq in there.admin.list_topics(timeout=10).topics, "the topic is back")
-        assert {letter.value for letter in letters(Cluster(stack), dlq)} == {b"first", b"second"}
+    there = Cluster(mortal_broker)
+    clause = to_topic(dlq, dead_letter_brokers=mortal_broker.bootstrap_servers)
+    with connect(tmp_path) as db:
+        db.execute(source_sql(cluster, source, topic, clause) + ";" + view_over(source))
+        cluster.produce(topic, [b"first", *good(range(1))])
+        caught_up(db)
+        assert cluster.committed(source, topic) == {0: 2}
+        mortal_broker.kill_broker()
+        cluster.produce(topic, [b"second", *good(range(1, 2))])
+        with pytest.raises(forebay.errors.WaitTimeoutError):
+            db.wait(until_caught_up=True, timeout=8)
+        assert cluster.committed(source, topic) == {0: 2}
+        assert rows(db, f"SELECT id FROM {source}_v") == [(0,)]
+        mortal_broker.start_broker()
+        caught_up(db)
+        assert sorted(rows(db, f"SELECT id FROM {source}_v")) == [(0,), (1,)]
+        assert counts(db, source) == (2, 2, 0, 0)
+    eventually(lambda: dlq in there.admin.list_topics(timeout=10).topics, "the topic is back")
+    assert {letter.value for letter in letters(Cluster(mortal_broker), dlq)} == {b"first", b"second"}

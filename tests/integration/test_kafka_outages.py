@@ -131,70 +131,72 @@ def test_health_of_a_source_whose_broker_is_away_is_bad_and_never_raises(
 # -- an outage --------------------------------------------------------------------------------------------
 
 
-def test_a_source_waits_out_a_broker_that_goes_away_and_comes_back(kafka_source: MakeSource) -> None:
-    with DevStack() as stack:
-        cluster = Cluster(stack)
-        topic = cluster.make_topic(2)
-        cluster.produce(topic, numbers(6))
-        options = cluster.kafka_options(topic, connect_timeout_ms="30000")
-        source = kafka_source(options)
-        source.open()
-        start = source.initial_offsets()
-        middle = source.latest_offsets(start, None)
+def test_a_source_waits_out_a_broker_that_goes_away_and_comes_back(
+    kafka_source: MakeSource, mortal_broker: DevStack
+) -> None:
+    cluster = Cluster(mortal_broker)
+    topic = cluster.make_topic(2)
+    cluster.produce(topic, numbers(6))
+    options = cluster.kafka_options(topic, connect_timeout_ms="30000")
+    source = kafka_source(options)
+    source.open()
+    start = source.initial_offsets()
+    middle = source.latest_offsets(start, None)
+    source.commit_offsets(SourceCheckpoint(middle, 0))
+
+    mortal_broker.kill_broker()
+    assert source.latest_offsets(middle, None) == middle
+    assert source.latest_offsets(start, None) == start
+    assert not source.health_check().healthy
+    with pytest.raises(UnreachableError, match=mortal_broker.bootstrap_servers):
+        source.end_offsets()
+    began = time.monotonic()
+    with pytest.raises(CommitError):
         source.commit_offsets(SourceCheckpoint(middle, 0))
+    assert time.monotonic() - began < 45  # the library's own patience is a minute
 
-        stack.kill_broker()
-        assert source.latest_offsets(middle, None) == middle
-        assert source.latest_offsets(start, None) == start
-        assert not source.health_check().healthy
-        with pytest.raises(UnreachableError, match=stack.bootstrap_servers):
-            source.end_offsets()
-        began = time.monotonic()
-        with pytest.raises(CommitError):
-            source.commit_offsets(SourceCheckpoint(middle, 0))
-        assert time.monotonic() - began < 45  # the library's own patience is a minute
-
-        stack.start_broker()
-        again = Cluster(stack)
-        again.await_leaders(topic, 2)
-        again.produce(topic, numbers(4, 6))
-        end = eventually(
-            lambda: (found := source.latest_offsets(middle, None)) != middle and found,
-            "the source goes on",
-            timeout=60,
-        )
-        while source.count(middle, end) < 4:
-            end = source.latest_offsets(middle, None)
-        assert sorted(row["n"] for row in read(source, middle, end)[0]) == [6, 7, 8, 9]
-        assert sorted(row["n"] for row in read(source, start, end)[0]) == list(range(10))
-        source.commit_offsets(SourceCheckpoint(end, 1))
-        assert {item.lag for item in source.lag()} == {0}
-        assert source.health_check().healthy
+    mortal_broker.start_broker()
+    again = Cluster(mortal_broker)
+    again.await_leaders(topic, 2)
+    again.produce(topic, numbers(4, 6))
+    end = eventually(
+        lambda: (found := source.latest_offsets(middle, None)) != middle and found,
+        "the source goes on",
+        timeout=60,
+    )
+    while source.count(middle, end) < 4:
+        end = source.latest_offsets(middle, None)
+    assert sorted(row["n"] for row in read(source, middle, end)[0]) == [6, 7, 8, 9]
+    assert sorted(row["n"] for row in read(source, start, end)[0]) == list(range(10))
+    source.commit_offsets(SourceCheckpoint(end, 1))
+    assert {item.lag for item in source.lag()} == {0}
+    assert source.health_check().healthy
 
 
-def test_reading_goes_on_after_an_outage_in_the_middle_of_a_range(kafka_source: MakeSource) -> None:
-    with DevStack() as stack:
-        cluster = Cluster(stack)
-        topic = cluster.make_topic(1)
-        cluster.produce(topic, numbers(3000))
-        source = kafka_source(
-            cluster.kafka_options(topic, max_poll_records="100", max_partition_fetch_bytes="2000")
-            | {
-                "kafka.queued.min.messages": "100",
-                "kafka.queued.max.messages.kbytes": "4",
-                "kafka.reconnect.backoff.max.ms": "500",
-            }
-        )
-        start = source.initial_offsets()
-        end = source.latest_offsets(start, None)
-        assert Position.from_json(end).next == {(topic, 0): 3000}
-        (split,) = source.plan_batches(start, end, 1)
-        batches = source.read_batch(split)
-        seen = [row["n"] for row in next(batches).records.to_pylist()]
-        stack.kill_broker()
-        stack.start_broker()
-        seen += [row["n"] for batch in batches for row in batch.records.to_pylist()]
-        assert seen == list(range(3000))
+def test_reading_goes_on_after_an_outage_in_the_middle_of_a_range(
+    kafka_source: MakeSource, mortal_broker: DevStack
+) -> None:
+    cluster = Cluster(mortal_broker)
+    topic = cluster.make_topic(1)
+    cluster.produce(topic, numbers(3000))
+    source = kafka_source(
+        cluster.kafka_options(topic, max_poll_records="100", max_partition_fetch_bytes="2000")
+        | {
+            "kafka.queued.min.messages": "100",
+            "kafka.queued.max.messages.kbytes": "4",
+            "kafka.reconnect.backoff.max.ms": "500",
+        }
+    )
+    start = source.initial_offsets()
+    end = source.latest_offsets(start, None)
+    assert Position.from_json(end).next == {(topic, 0): 3000}
+    (split,) = source.plan_batches(start, end, 1)
+    batches = source.read_batch(split)
+    seen = [row["n"] for row in next(batches).records.to_pylist()]
+    mortal_broker.kill_broker()
+    mortal_broker.start_broker()
+    seen += [row["n"] for batch in batches for row in batch.records.to_pylist()]
+    assert seen == list(range(3000))
 
 
 # -- a password -------------------------------------------------------------------------------------------

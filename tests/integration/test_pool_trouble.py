@@ -286,64 +286,64 @@ def test_a_handler_that_outlives_its_partition_neither_blocks_the_group_nor_comm
 # -- the broker --------------------------------------------------------------------------------------
 
 
-def test_a_broker_that_is_killed_or_frozen_costs_no_record_and_no_restart() -> None:
-    with DevStack() as stack:
-        cluster = Cluster(stack)
-        topic = cluster.make_topic(2)
-        cluster.produce(topic, (b"x" for _ in range(6000)))
-        handled = Handled(0.01)
-        pool = pool_on(
-            cluster, topic, workers=20, queue_size=200, session_timeout_ms=6000, shutdown_timeout_ms=10_000
-        )
+def test_a_broker_that_is_killed_or_frozen_costs_no_record_and_no_restart(mortal_broker: DevStack) -> None:
+    cluster = Cluster(mortal_broker)
+    topic = cluster.make_topic(2)
+    cluster.produce(topic, (b"x" for _ in range(6000)))
+    handled = Handled(0.01)
+    pool = pool_on(
+        cluster, topic, workers=20, queue_size=200, session_timeout_ms=6000, shutdown_timeout_ms=10_000
+    )
 
-        async def main() -> None:
-            await pool.start(handled)
-            await until(lambda: len(handled.offsets) > 300, "it is at work")
-            process = stack.broker.process
-            assert process is not None
-            os.kill(process.pid, signal.SIGSTOP)
-            try:
-                await asyncio.sleep(3)  # frozen for as long: what is queued is handled meanwhile
-            finally:
-                os.kill(process.pid, signal.SIGCONT)
-            seen = len(handled.offsets)
-            await until(lambda: len(handled.offsets) > seen, "it goes on after the freeze")
-            await asyncio.to_thread(stack.kill_broker)
-            await asyncio.to_thread(stack.start_broker)
-            await until(lambda: len(handled.offsets) == 6000, "all is handled", 60)
-            await until(
-                lambda: all(p.committed == 3000 for p in pool.stats().partitions) and pool.stats().partitions,
-                "all is committed", 60,
-            )  # fmt: skip
+    async def main() -> None:
+        await pool.start(handled)
+        await until(lambda: len(handled.offsets) > 300, "it is at work")
+        process = mortal_broker.broker.process
+        assert process is not None
+        os.kill(process.pid, signal.SIGSTOP)
+        try:
+            await asyncio.sleep(3)  # frozen for as long: what is queued is handled meanwhile
+        finally:
+            os.kill(process.pid, signal.SIGCONT)
+        seen = len(handled.offsets)
+        await until(lambda: len(handled.offsets) > seen, "it goes on after the freeze")
+        await asyncio.to_thread(mortal_broker.kill_broker)
+        await asyncio.to_thread(mortal_broker.start_broker)
+        await until(lambda: len(handled.offsets) == 6000, "all is handled", 60)
+        await until(
+            lambda: all(p.committed == 3000 for p in pool.stats().partitions) and pool.stats().partitions,
+            "all is committed", 60,
+        )  # fmt: skip
+        await pool.stop()
+
+    asyncio.run(main())
+    assert eventually(lambda: cluster.committed(pool.options["group.id"], topic), "the group") == {
+        0: 3000,
+        1: 3000,
+    }
+
+
+def test_a_pool_stops_in_time_while_the_broker_is_frozen(
+    caplog: pytest.LogCaptureFixture, mortal_broker: DevStack
+) -> None:
+    cluster = Cluster(mortal_broker)
+    topic = cluster.make_topic(1)
+    cluster.produce(topic, [b"x"] * 10)
+    handled = Handled()
+    pool: Pool = pool_on(cluster, topic, commit_interval_ms=60_000, shutdown_timeout_ms=1000)
+
+    async def main() -> None:
+        await pool.start(handled)
+        await until(lambda: len(handled.offsets) == 10, "all is handled")
+        process = mortal_broker.broker.process
+        assert process is not None
+        os.kill(process.pid, signal.SIGSTOP)
+        try:
+            began = time.monotonic()
             await pool.stop()
+            assert time.monotonic() - began < 5
+        finally:
+            os.kill(process.pid, signal.SIGCONT)
 
-        asyncio.run(main())
-        assert eventually(lambda: cluster.committed(pool.options["group.id"], topic), "the group") == {
-            0: 3000,
-            1: 3000,
-        }
-
-
-def test_a_pool_stops_in_time_while_the_broker_is_frozen(caplog: pytest.LogCaptureFixture) -> None:
-    with DevStack() as stack:
-        cluster = Cluster(stack)
-        topic = cluster.make_topic(1)
-        cluster.produce(topic, [b"x"] * 10)
-        handled = Handled()
-        pool: Pool = pool_on(cluster, topic, commit_interval_ms=60_000, shutdown_timeout_ms=1000)
-
-        async def main() -> None:
-            await pool.start(handled)
-            await until(lambda: len(handled.offsets) == 10, "all is handled")
-            process = stack.broker.process
-            assert process is not None
-            os.kill(process.pid, signal.SIGSTOP)
-            try:
-                began = time.monotonic()
-                await pool.stop()
-                assert time.monotonic() - began < 5
-            finally:
-                os.kill(process.pid, signal.SIGCONT)
-
-        asyncio.run(main())
-        assert "not committed in time" in caplog.text
+    asyncio.run(main())
+    assert "not committed in time" in caplog.text

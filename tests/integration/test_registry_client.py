@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 from confluent_kafka.schema_registry import Schema, SchemaReference, SchemaRegistryClient
 from registry_guard import PASSWORD, TOKEN, USER, basic, certificate, guard
+from support import Stack
 
-from forebay.devstack import DevStack
 from forebay.errors import AuthError, MissingOptionError, OptionValueError, RecordError, UnreachableError
 from forebay.registry import RegistrySettings, client, registry, shared
 from forebay.registry.client import Registry
@@ -26,13 +26,7 @@ ORDER = json.dumps({"type": "record", "name": "Order", "fields": [{"name": "to",
 
 
 @pytest.fixture(scope="module")
-def stack() -> Iterator[DevStack]:
-    with DevStack(registry=True) as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def ids(stack: DevStack) -> tuple[int, int]:
+def ids(stack: Stack) -> tuple[int, int]:
     """Of a schema, and of one that refers to it."""
     with SchemaRegistryClient({"url": stack.schema_registry_url}) as asked:
         first = asked.register_schema("address-value", Schema(ADDRESS, "AVRO"))
@@ -41,7 +35,7 @@ def ids(stack: DevStack) -> tuple[int, int]:
 
 
 @pytest.fixture
-def url(stack: DevStack) -> str:
+def url(stack: Stack) -> str:
     return str(stack.schema_registry_url)
 
 

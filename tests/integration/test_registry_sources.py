@@ -24,7 +24,7 @@ from pyspark.sql.types import (
     StructField,
     StructType,
 )
-from support import Cluster, eventually, kafka_source, read
+from support import Cluster, Stack, eventually, kafka_source, read, registry_beside
 
 from forebay.devstack import DevStack
 from forebay.errors import (
@@ -77,13 +77,7 @@ DDL = "id BIGINT NOT NULL, amount DOUBLE NOT NULL, currency STRING, note STRING"
 
 
 @pytest.fixture(scope="module")
-def stack() -> Iterator[DevStack]:
-    with DevStack(registry=True) as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def kafka(stack: DevStack) -> Cluster:
+def kafka(stack: Stack) -> Cluster:
     return Cluster(stack)
 
 
@@ -116,21 +110,21 @@ def closed_clients() -> Iterator[None]:
         _clients.popitem()[1].close()
 
 
-def client(stack: DevStack) -> SchemaRegistryClient:
+def client(stack: Stack) -> SchemaRegistryClient:
     url = str(stack.schema_registry_url)
     if url not in _clients:
         _clients[url] = SchemaRegistryClient({"url": url})
     return _clients[url]
 
 
-def avro(stack: DevStack, topic: str, version: int, value: dict[str, Any]) -> bytes:
+def avro(stack: Stack, topic: str, version: int, value: dict[str, Any]) -> bytes:
     serializer = AvroSerializer(client(stack), json.dumps(ORDERS[version]))
     found = serializer(value, SerializationContext(topic, MessageField.VALUE))
     assert found is not None
     return found
 
 
-def orders(stack: DevStack, topic: str, rounds: int = 1) -> list[bytes]:
+def orders(stack: Stack, topic: str, rounds: int = 1) -> list[bytes]:
     """Each of the three schemas in turn, registered in their order."""
     each = [avro(stack, topic, version, VALUES[version]) for version in range(3)]
     assert len({value[:5] for value in each}) == 3
@@ -153,7 +147,7 @@ def everything(given: dict[str, str], schema: StructType) -> tuple[list[Any], li
 
 @pytest.mark.parametrize("decoder", ["native", "plain"])
 def test_three_schema_ids_in_one_topic_and_one_batch(
-    stack: DevStack, kafka: Cluster, plainly: Any, decoder: str
+    stack: Stack, kafka: Cluster, plainly: Any, decoder: str
 ) -> None:
     if decoder == "plain":
         plainly()
@@ -164,7 +158,7 @@ def test_three_schema_ids_in_one_topic_and_one_batch(
     assert rows == ROWS * 50
 
 
-def test_a_pool_is_given_what_a_source_reads(stack: DevStack, kafka: Cluster) -> None:
+def test_a_pool_is_given_what_a_source_reads(stack: Stack, kafka: Cluster) -> None:
     topic = kafka.make_topic(1)
     kafka.produce(topic, orders(stack, topic))
     seen: list[Any] = []
@@ -187,7 +181,7 @@ def message_type(text: str) -> Any:
 
 @pytest.mark.parametrize("decoder", ["native", "plain"])
 def test_protobuf_of_the_confluent_serializer_with_two_schema_ids(
-    stack: DevStack, kafka: Cluster, plainly: Any, decoder: str
+    stack: Stack, kafka: Cluster, plainly: Any, decoder: str
 ) -> None:
     if decoder == "plain":
         plainly()
@@ -211,7 +205,7 @@ def test_protobuf_of_the_confluent_serializer_with_two_schema_ids(
 
 
 @pytest.mark.parametrize("decoder", ["native", "plain"])
-def test_keys_name_their_schemas_too(stack: DevStack, kafka: Cluster, plainly: Any, decoder: str) -> None:
+def test_keys_name_their_schemas_too(stack: Stack, kafka: Cluster, plainly: Any, decoder: str) -> None:
     if decoder == "plain":
         plainly()
     topic = kafka.make_topic(1)
@@ -234,7 +228,7 @@ def test_keys_name_their_schemas_too(stack: DevStack, kafka: Cluster, plainly: A
 
 @pytest.mark.parametrize("decoder", ["native", "plain"])
 def test_what_is_wrong_with_a_record_costs_that_record_and_has_a_kind(
-    stack: DevStack, kafka: Cluster, plainly: Any, decoder: str
+    stack: Stack, kafka: Cluster, plainly: Any, decoder: str
 ) -> None:
     if decoder == "plain":
         plainly()
@@ -278,7 +272,7 @@ def test_what_is_wrong_with_a_record_costs_that_record_and_has_a_kind(
 
 
 def test_the_reader_is_the_schema_that_the_statement_gives(
-    stack: DevStack, kafka: Cluster, tmp_path: Path
+    stack: Stack, kafka: Cluster, tmp_path: Path
 ) -> None:
     topic = kafka.make_topic(1)
     kafka.produce(topic, orders(stack, topic))
@@ -305,7 +299,7 @@ def test_the_reader_is_the_schema_that_the_statement_gives(
 
 
 @pytest.mark.parametrize("strategy", ["record", "topic-record"])
-def test_subjects_by_record_name(stack: DevStack, kafka: Cluster, strategy: str) -> None:
+def test_subjects_by_record_name(stack: Stack, kafka: Cluster, strategy: str) -> None:
     topic = kafka.make_topic(1)
     name = f"shop.Order{strategy.replace('-', '')}"
     subject = name if strategy == "record" else f"{topic}-{name}"
@@ -326,7 +320,7 @@ def test_subjects_by_record_name(stack: DevStack, kafka: Cluster, strategy: str)
     assert [row["amount"] for row in rows] == [None, 20.5, 30.5]
 
 
-def test_json_behind_the_frame(stack: DevStack, kafka: Cluster) -> None:
+def test_json_behind_the_frame(stack: Stack, kafka: Cluster) -> None:
     topic = kafka.make_topic(1)
     serializer = JSONSerializer(json.dumps(OBJECT), client(stack))
     good = serializer({"id": 1, "currency": "EUR"}, SerializationContext(topic, MessageField.VALUE))
@@ -340,7 +334,7 @@ def test_json_behind_the_frame(stack: DevStack, kafka: Cluster) -> None:
     assert "array" in rejected[2].message
 
 
-def test_a_source_is_checked_against_its_registry_when_it_is_created(stack: DevStack, kafka: Cluster) -> None:
+def test_a_source_is_checked_against_its_registry_when_it_is_created(stack: Stack, kafka: Cluster) -> None:
     topic = kafka.make_topic(1)
     kafka.produce(topic, orders(stack, topic))
 
@@ -369,7 +363,7 @@ def test_a_source_is_checked_against_its_registry_when_it_is_created(stack: DevS
 
 
 def test_a_schema_that_contains_itself_is_read_over_where_no_column_needs_it(
-    stack: DevStack, kafka: Cluster
+    stack: Stack, kafka: Cluster
 ) -> None:
     topic = kafka.make_topic(1)
     child = {"name": "next", "type": ["null", "Node"], "default": None}
@@ -386,10 +380,11 @@ def test_a_schema_that_contains_itself_is_read_over_where_no_column_needs_it(
     assert "FORMAT RAW" in refused.value.remedy
 
 
-def test_sql_end_to_end_and_known_schemas_go_on_while_the_registry_is_away(tmp_path: Path) -> None:
-    with DevStack(registry=True) as own:
+def test_sql_end_to_end_and_known_schemas_go_on_while_the_registry_is_away(
+    broker: DevStack, tmp_path: Path
+) -> None:
+    with registry_beside(broker, tmp_path / "registry") as own:
         kafka, registry = Cluster(own), own.registry
-        assert registry is not None
         topic = kafka.make_topic(1)
         kafka.produce(topic, orders(own, topic))
         with sessions.connect(tmp_path / "home") as db:
@@ -444,7 +439,7 @@ def test_sql_end_to_end_and_known_schemas_go_on_while_the_registry_is_away(tmp_p
 
 
 def test_columns_that_nobody_declared_are_found_kept_and_told(
-    stack: DevStack, kafka: Cluster, tmp_path: Path
+    stack: Stack, kafka: Cluster, tmp_path: Path
 ) -> None:
     framed, plain, empty = kafka.make_topic(1), kafka.make_topic(2), kafka.make_topic(1)
     kafka.produce(framed, orders(stack, framed))

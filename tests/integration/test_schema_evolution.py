@@ -17,11 +17,10 @@ from confluent_kafka.schema_registry.protobuf import ProtobufSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 from google.protobuf import message_factory
 from pyspark.sql.types import StructType
-from support import Cluster, kafka_source, read
+from support import Cluster, Stack, kafka_source, read
 from tests.protobuf_support import columns
 
 import forebay
-from forebay.devstack import DevStack
 from forebay.errors import NewFieldsError, OptionConflictError, SchemaChangedError
 from forebay.formats.protobuf_files import add_files
 from forebay.formats.protobuf_schema import registered_files
@@ -36,18 +35,12 @@ WIDER = {**PLACE, "fields": [*PLACE["fields"], {"name": "zip", "type": "string",
 
 
 @pytest.fixture(scope="module")
-def stack() -> Iterator[DevStack]:
-    with DevStack(registry=True) as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def kafka(stack: DevStack) -> Cluster:
+def kafka(stack: Stack) -> Cluster:
     return Cluster(stack)
 
 
 @pytest.fixture(scope="module")
-def registry(stack: DevStack) -> Iterator[SchemaRegistryClient]:
+def registry(stack: Stack) -> Iterator[SchemaRegistryClient]:
     with SchemaRegistryClient({"url": str(stack.schema_registry_url)}) as client:
         yield client
 

@@ -103,32 +103,33 @@ def test_offsets_that_cannot_be_committed_are_shown_wherever_somebody_looks(
     db.execute(f"DROP SOURCE {source} CASCADE")
 
 
-def test_while_the_broker_is_away_a_scrape_says_so_at_once_and_without_a_lag(db: Session) -> None:
-    with DevStack() as stack:
-        cluster = Cluster(stack)
-        topic, source = cluster.make_topic(1), name("src")
-        cluster.produce(topic, events(range(5)))
-        db.execute(create_source(cluster, source, topic))
-        collector = db.collector()
-        longest = 0.0
+def test_while_the_broker_is_away_a_scrape_says_so_at_once_and_without_a_lag(
+    db: Session, mortal_broker: DevStack
+) -> None:
+    cluster = Cluster(mortal_broker)
+    topic, source = cluster.make_topic(1), name("src")
+    cluster.produce(topic, events(range(5)))
+    db.execute(create_source(cluster, source, topic))
+    collector = db.collector()
+    longest = 0.0
 
-        def healthy() -> float | None:
-            nonlocal longest
-            began = time.monotonic()
-            found = samples(collector).get(("forebay_source_healthy", source))
-            longest = max(longest, time.monotonic() - began)
-            return found
+    def healthy() -> float | None:
+        nonlocal longest
+        began = time.monotonic()
+        found = samples(collector).get(("forebay_source_healthy", source))
+        longest = max(longest, time.monotonic() - began)
+        return found
 
-        eventually(lambda: healthy() == 1, "the broker answers")
-        assert lag(collector, source, topic) == {0: 5}
-        stack.kill_broker()
-        eventually(lambda: healthy() == 0, "the outage is noticed")
-        assert lag(collector, source, topic) == {}
-        stack.start_broker()
-        eventually(lambda: healthy() == 1, "and its end", timeout=60)
-        assert lag(collector, source, topic) == {0: 5}
-        assert longest < 1.0
-        db.execute(f"DROP SOURCE {source}")
+    eventually(lambda: healthy() == 1, "the broker answers")
+    assert lag(collector, source, topic) == {0: 5}
+    mortal_broker.kill_broker()
+    eventually(lambda: healthy() == 0, "the outage is noticed")
+    assert lag(collector, source, topic) == {}
+    mortal_broker.start_broker()
+    eventually(lambda: healthy() == 1, "and its end", timeout=60)
+    assert lag(collector, source, topic) == {0: 5}
+    assert longest < 1.0
+    db.execute(f"DROP SOURCE {source}")
 
 
 def test_sources_come_and_go_while_they_are_asked_for_their_lag(

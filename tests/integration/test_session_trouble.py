@@ -127,27 +127,28 @@ def test_with_leave_to_lose_the_view_goes_on_and_the_ranges_are_kept(db: Session
 
 
 @pytest.mark.timeout(240)
-def test_a_broker_that_dies_and_comes_back_costs_no_record_and_doubles_none(db: Session) -> None:
-    with DevStack() as stack:
-        cluster = Cluster(stack)
-        topic, source, view, sums = cluster.make_topic(2), name("src"), name("view"), name("sums")
-        cluster.produce(topic, events(range(200)))
-        db.execute(create_source(cluster, source, topic, TIMELESS, max_records_per_batch=50))
-        db.execute(f"CREATE MATERIALIZED VIEW {view} AS SELECT id FROM {source}")
-        db.execute(f"CREATE MATERIALIZED VIEW {sums} AS SELECT sum(v) AS total FROM {source}")
-        eventually(lambda: len(ids(db, view)) > 0, "it runs")
-        stack.kill_broker()
-        stack.start_broker()
-        cluster.produce(topic, events(range(200, 400)))
-        caught_up(db)
-        assert ids(db, view) == list(range(400))
-        stack.kill_broker()  # now while it is idle
-        stack.start_broker()
-        cluster.produce(topic, events(range(400, 410)))
-        caught_up(db)
-        assert ids(db, view) == list(range(410))
-        assert rows(db, f"SELECT total FROM {sums}") == [(sum(range(410)),)]
-        assert {query.state for query in db.queries()} == {"running"}
-        assert [query.records for query in db.queries()] == [410, 410]
-        assert cluster.committed(source, topic) == checkpointed(db.home, view, topic) == {0: 205, 1: 205}
-        db.execute(f"DROP SOURCE {source} CASCADE")
+def test_a_broker_that_dies_and_comes_back_costs_no_record_and_doubles_none(
+    db: Session, mortal_broker: DevStack
+) -> None:
+    cluster = Cluster(mortal_broker)
+    topic, source, view, sums = cluster.make_topic(2), name("src"), name("view"), name("sums")
+    cluster.produce(topic, events(range(200)))
+    db.execute(create_source(cluster, source, topic, TIMELESS, max_records_per_batch=50))
+    db.execute(f"CREATE MATERIALIZED VIEW {view} AS SELECT id FROM {source}")
+    db.execute(f"CREATE MATERIALIZED VIEW {sums} AS SELECT sum(v) AS total FROM {source}")
+    eventually(lambda: len(ids(db, view)) > 0, "it runs")
+    mortal_broker.kill_broker()
+    mortal_broker.start_broker()
+    cluster.produce(topic, events(range(200, 400)))
+    caught_up(db)
+    assert ids(db, view) == list(range(400))
+    mortal_broker.kill_broker()  # now while it is idle
+    mortal_broker.start_broker()
+    cluster.produce(topic, events(range(400, 410)))
+    caught_up(db)
+    assert ids(db, view) == list(range(410))
+    assert rows(db, f"SELECT total FROM {sums}") == [(sum(range(410)),)]
+    assert {query.state for query in db.queries()} == {"running"}
+    assert [query.records for query in db.queries()] == [410, 410]
+    assert cluster.committed(source, topic) == checkpointed(db.home, view, topic) == {0: 205, 1: 205}
+    db.execute(f"DROP SOURCE {source} CASCADE")
