@@ -49,3 +49,16 @@ def test_the_customisation_of_the_interpreter_runs_too(tmp_path: Path, ours_firs
 
 def test_the_folder_is_on_the_path_of_these_processes_only_for_finding_this(tmp_path: Path) -> None:
     assert str(START) not in said("import sys; print(sys.path)", START, tmp_path)
+
+
+def test_a_process_that_plans_imports_nothing_that_decodes_reads_or_compiles() -> None:
+    heavy = [
+        "google.protobuf",
+        "forebay.kafka.rows",
+        "forebay.kafka.native_reader",
+        "pandas",
+        "sqlglot",
+        "deltalake",
+    ]
+    code = f"import sys, forebay.source.datasource, forebay.kafka.connector; print([n for n in {heavy} if n in sys.modules])"
+    assert said(code) == "[]"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from pyspark.sql.types import StructType
 
@@ -40,13 +41,9 @@ from forebay.errors import (
 )
 from forebay.formats import Kind
 from forebay.formats.avro_schema import FILE_OPTION, OPTION, written_schema
-from forebay.formats.protobuf_schema import settled
 from forebay.kafka.admin import Cluster, Partition, Topic, partitions_of
 from forebay.kafka.columns import CHANGE_LOG, RAW_COLUMNS, layout
 from forebay.kafka.consumers import CACHE
-from forebay.kafka.discovery import discover, raw_config
-from forebay.kafka.evolution import evolved, pinned
-from forebay.kafka.native_reader import NativeReader, TlsRefusedError
 from forebay.kafka.offsets import (
     KafkaSplit,
     Position,
@@ -57,10 +54,14 @@ from forebay.kafka.offsets import (
     ranges_between,
 )
 from forebay.kafka.options import FORMATS, KAFKA
-from forebay.kafka.reader import RangeReader
-from forebay.kafka.rows import RowDecoder
 from forebay.kafka.settings import address, check_settings, consumer_settings
 from forebay.options import Options
+
+if TYPE_CHECKING:
+    from forebay.kafka.rows import RowDecoder
+
+# What decodes records, reads them or looks into schemas is imported where it is used: the processes that plan do none
+# of it, and are started anew for every query.
 
 log = logging.getLogger("forebay.kafka")
 
@@ -113,6 +114,8 @@ class KafkaSource(SourceConnector):
         if self._state is ConnectorState.STOPPED:
             raise ConnectorStateError(f"source '{self.config.name}' is closed")
         check_settings(self.options)
+        from forebay.kafka.rows import RowDecoder
+
         RowDecoder(self.config.schema, self.options).check()
         with_backoff(self._look, timeout_s=self.options["connect.timeout.ms"] / 1000, notify=_say_unreachable)
         self._state = ConnectorState.RUNNING
@@ -134,16 +137,24 @@ class KafkaSource(SourceConnector):
     def discover_schema(self) -> Discovered | None:
         if self.options["format"] == "raw":
             return Discovered(RAW_COLUMNS, "format raw", fixed=True)
+        from forebay.kafka.discovery import discover
+
         return discover(self.options, self._newest_values)
 
     def pinned(self) -> dict[str, str]:
+        from forebay.kafka.evolution import pinned
+
         return pinned(self.options)
 
     def evolved(self, schema_id: int) -> SourceConfig:
+        from forebay.kafka.evolution import evolved
+
         return evolved(self.config, self.options, schema_id)
 
     def _newest_values(self, count: int) -> list[bytes | None]:
         """About so many of the newest values, the partitions alike."""
+        from forebay.kafka.discovery import raw_config
+
         with_backoff(self._look, timeout_s=self.options["connect.timeout.ms"] / 1000, notify=_say_unreachable)
         partitions = partitions_of(self._topics)
         starts, ends = self._cluster.earliest(partitions), self._cluster.latest(partitions)
@@ -340,6 +351,8 @@ class KafkaSource(SourceConnector):
 
     def read_batch(self, split: Split) -> Iterator[SourceBatch]:
         assert isinstance(split, KafkaSplit)
+        from forebay.kafka.rows import RowDecoder
+
         rows = RowDecoder(self.config.schema, self.options)
         lost: list[RejectedRecord] = []
         tolerate = (
@@ -419,6 +432,8 @@ def _shipped(options: dict[str, str], prefix: str, form: str | None, registered:
     """The options with the schema files of a format, the key's or the value's, read and put in their place."""
     own = {key.removeprefix(prefix): text for key, text in options.items() if key.startswith(prefix)}
     if form == "protobuf" and not registered:
+        from forebay.formats.protobuf_schema import settled
+
         found = settled(own)
     elif form == "avro" and FILE_OPTION in own:
         found = {name: text for name, text in own.items() if name != FILE_OPTION}
@@ -435,6 +450,8 @@ OnLost = Callable[[Range], None] | None
 def _read(
     ranges: Sequence[Range], rows: RowDecoder, options: Options, on_lost: OnLost, wanted: Wanted
 ) -> Iterator[SourceBatch]:
+    from forebay.kafka.native_reader import NativeReader, TlsRefusedError
+
     reader = NativeReader.open(ranges, rows, options, on_lost, wanted)
     if reader is None:
         yield from _read_plain(ranges, rows, options, on_lost, wanted)
@@ -448,6 +465,8 @@ def _read(
 def _read_plain(
     ranges: Sequence[Range], rows: RowDecoder, options: Options, on_lost: OnLost, wanted: Wanted
 ) -> Iterator[SourceBatch]:
+    from forebay.kafka.reader import RangeReader
+
     with CACHE.borrow(consumer_settings(options)) as consumer:
         reader = RangeReader(consumer, ranges, options, on_lost)
         for messages in reader.chunks(options["max.poll.records"]):
