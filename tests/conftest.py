@@ -19,7 +19,7 @@ settings.register_profile("forebay", deadline=None, suppress_health_check=SLOW, 
 settings.load_profile("forebay")
 
 # A test's Spark or broker lives for seconds: a compiler that takes half a minute to pay only takes cores from others.
-for name in ("SPARK_SUBMIT_OPTS", "SPARK_LAUNCHER_OPTS", "KAFKA_OPTS"):
+for name in ("SPARK_SUBMIT_OPTS", "KAFKA_OPTS"):
     os.environ.setdefault(name, "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
 # Files that take most of a minute or more. They begin first, so that at the end no worker is left alone with one. The

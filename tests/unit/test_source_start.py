@@ -16,10 +16,10 @@ START = Path(source.__file__).with_name("start")
 ZIP = Path(pyspark.__file__).with_name("python") / "lib" / "pyspark.zip"
 
 
-def said(code: str, *path: Path) -> str:
+def said(code: str, *path: Path, arguments: tuple[str, ...] = ()) -> str:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, path))}
     done = subprocess.run(
-        [sys.executable, "-c", code], env=environment, check=True, capture_output=True, text=True
+        [sys.executable, "-c", code, *arguments], env=environment, check=True, capture_output=True, text=True
     )
     assert not done.stderr
     return done.stdout.strip()
@@ -62,3 +62,11 @@ def test_a_process_that_plans_imports_nothing_that_decodes_reads_or_compiles() -
     ]
     code = f"import sys, forebay.source.datasource, forebay.kafka.connector; print([n for n in {heavy} if n in sys.modules])"
     assert said(code) == "[]"
+
+
+def test_a_daemon_of_spark_imports_once_what_its_workers_need() -> None:
+    """What stands behind the code of `-c` is what stands behind `-m` when Spark starts a daemon."""
+    worker = "pyspark.sql.worker.create_data_source"
+    told = f"import sys; print([n in sys.modules for n in ({worker!r}, 'forebay.kafka.connector')])"
+    assert said(told, START, arguments=("pyspark.daemon", worker)) == "[True, True]"
+    assert said(told, START) == "[False, False]"

@@ -1,13 +1,18 @@
-"""What each Python process that Spark starts runs first: it takes PySpark from where it is installed.
+"""What each Python process that Spark starts runs first: it takes PySpark from where it is installed, and a daemon
+imports what its workers need.
 
 Spark puts a zip of PySpark before everything else on the path, and Python keeps no compiled code for what is in
 a zip: every process would compile PySpark anew, which takes a second of a core. The zip of an installed PySpark
 lies inside the package, so that without the zip the same code is found, compiled already.
 
+The workers in which Spark makes a source and plans are forked from daemons that Spark chooses by itself, unlike those
+that read (`source/daemon.py`). What a daemon has imported, none of them imports again.
+
 The folder of this file is on the path of these processes only (`runtime/spark.py`).
 """
 
 import sys
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 
@@ -34,3 +39,8 @@ try:
 except ImportError:
     if _own is not None:
         sys.modules["sitecustomize"] = _own
+
+if sys.orig_argv[-2:-1] == ["pyspark.daemon"]:
+    with suppress(ImportError):  # then a worker says it, to whom it concerns
+        for name in (sys.orig_argv[-1], "forebay.source.datasource", "forebay.kafka.connector"):
+            import_module(name)
