@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+import commands
 import psutil
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer
@@ -75,6 +76,11 @@ def is_gone(pid: int) -> bool:
 def create_topic(servers: str, topic: str) -> None:
     admin = AdminClient({"bootstrap.servers": servers})  # a temporary would be gone before the answer
     admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(30)
+
+
+def cluster_id(servers: str) -> str:
+    admin = AdminClient({"bootstrap.servers": servers})
+    return str(admin.describe_cluster().result(30).cluster_id)
 
 
 def produce(servers: str, topic: str, value: bytes) -> None:
@@ -153,6 +159,9 @@ def test_a_killed_broker_comes_back_on_its_port_with_its_data_and_others_are_lef
         servers, process = second.bootstrap_servers, second.broker.process
         assert process
         assert second.schema_registry_url is None
+        assert cluster_id(servers) != cluster_id(
+            stack.bootstrap_servers
+        )  # though formatted from one template
         create_topic(servers, "survivor")
         produce(servers, "survivor", b"still here")
         second.kill_broker()
@@ -314,10 +323,7 @@ def test_dev_up_status_logs_and_down_manage_one_stack(tmp_path: Path) -> None:
 
     def dev(*arguments: str) -> subprocess.CompletedProcess[str]:
         environment = {**os.environ, "FOREBAY_STATE": str(tmp_path)}
-        command = [sys.executable, "-m", "forebay.cli.dev", *arguments]
-        return subprocess.run(
-            command, env=environment, capture_output=True, text=True, timeout=120, check=False
-        )
+        return commands.forebay("dev", *arguments, environment=environment, timeout=120)
 
     try:
         first = dev("up", "--no-registry", "--port", port, "-o", "json")

@@ -89,6 +89,21 @@ def test_properties_are_escaped_for_java_and_private(tmp_path: Path) -> None:
     assert path.stat().st_mode & 0o077 == 0
 
 
+def test_storage_is_formatted_from_a_template_with_ids_of_its_own_and_only_once(tmp_path: Path) -> None:
+    (tmp_path / "bootstrap.checkpoint").write_bytes(b"feature levels")
+    no_java = Java("/no/java", 17, "is needed")  # the template is there
+    ids = []
+    for folder in (tmp_path / "one", tmp_path / "two"):
+        kraft.format_storage(folder, tmp_path, no_java)
+        assert (folder / "bootstrap.checkpoint").read_bytes() == b"feature levels"
+        ids.append(dict(line.split("=") for line in (folder / "meta.properties").read_text().split()))
+        kraft.format_storage(folder, tmp_path, no_java)
+        assert dict(line.split("=") for line in (folder / "meta.properties").read_text().split()) == ids[-1]
+    own = {entry[key] for entry in ids for key in ("cluster.id", "directory.id")}
+    assert len(own) == 4
+    assert {(entry["version"], entry["node.id"]) for entry in ids} == {("1", "1")}
+
+
 def test_free_ports_are_distinct_and_outside_the_range_of_outgoing_connections() -> None:
     ports = free_ports(20)
     assert len(set(ports)) == 20

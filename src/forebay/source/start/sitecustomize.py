@@ -17,6 +17,7 @@ from importlib import import_module
 from pathlib import Path
 
 HERE = Path(__file__).parent
+PLANNING = ("pyspark.sql.worker.create_data_source", "pyspark.sql.worker.plan_data_source_read")
 
 
 def _is_spare(entry: Path) -> bool:
@@ -40,7 +41,8 @@ except ImportError:
     if _own is not None:
         sys.modules["sitecustomize"] = _own
 
-if sys.orig_argv[-2:-1] == ["pyspark.daemon"]:
+*_, _module, _work = ["", "", *sys.orig_argv]
+if _module == "pyspark.daemon" and _work in PLANNING:
     with suppress(ImportError):  # then a worker says it, to whom it concerns
-        for name in (sys.orig_argv[-1], "forebay.source.datasource", "forebay.kafka.connector"):
-            import_module(name)
+        for _name in (_work, "forebay.source.datasource", "forebay.kafka.connector"):
+            import_module(_name)
