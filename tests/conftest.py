@@ -36,10 +36,6 @@ LONGEST = (
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     turns = {name: turn for turn, name in enumerate(LONGEST)}
     items.sort(key=lambda item: turns.get(item.path.stem, len(turns)))
-    for item in items:
-        if item.path.parent.name == "property":
-            # A hundred examples run through the same lines: to trace them doubles their time and shows nothing new.
-            item.add_marker(pytest.mark.no_cover)
 
 
 @pytest.fixture(scope="session")
