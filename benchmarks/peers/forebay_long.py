@@ -1,4 +1,5 @@
-"""Forebay for a long time: what each micro-batch of a reading took, in a process that goes on and on."""
+"""Forebay for a long time: what each micro-batch of a reading took, and its workers' memory, in a process that
+goes on and on."""
 
 from __future__ import annotations
 
@@ -10,10 +11,12 @@ from typing import Any
 
 from benchmarks.peers.contract import Peer, Prepared, cpu_seconds
 from benchmarks.peers.forebay_sql import NAME, ForebaySql
+from benchmarks.peers.sampling import MemorySampler
 from benchmarks.peers.session import Opening, Reading, serve
 
 PEER = Peer(NAME, "benchmarks.peers.forebay_long", lambda _: Prepared(sys.executable))
 LAST_EVENT_S = 5.0
+SAMPLE_S = 0.25
 
 
 class Long(ForebaySql):
@@ -56,15 +59,18 @@ class Long(ForebaySql):
 
 
 def answer(worker: Long, question: Mapping[str, Any]) -> dict[str, Any]:
-    """One reading of the topic: its micro-batches as (records, wall seconds, CPU seconds)."""
+    """One reading of the topic: micro-batches as (records, wall s, CPU s), memory as (records through, bytes)."""
     reading = Reading(**question)
     worker.begin()
+    sampler = MemorySampler(SAMPLE_S, lambda: worker.records)
+    sampler.start()
     start = time.monotonic()
     found = worker.read(reading)
     wall_s = time.monotonic() - start
     with worker.arrived:
         worker.arrived.wait_for(lambda: worker.records >= reading.records, LAST_EVENT_S)
-    return {"answer": found, "wall_s": wall_s, "batches": worker.batches}
+    memory = [(look.records, sum(look.workers.values())) for look in sampler.stop() if look.workers]
+    return {"answer": found, "wall_s": wall_s, "batches": worker.batches, "memory": memory}
 
 
 if __name__ == "__main__":
