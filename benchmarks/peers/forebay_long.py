@@ -3,6 +3,7 @@ goes on and on."""
 
 from __future__ import annotations
 
+import json
 import sys
 import threading
 import time
@@ -38,7 +39,7 @@ class Long(ForebaySql):
             def onQueryTerminated(self, event: Any) -> None: ...
 
             def onQueryProgress(self, event: Any) -> None:
-                worker.seen(event.progress.numInputRows, event.progress.batchDuration)
+                worker.seen(_read(event.progress.sources[0]), event.progress.batchDuration)
 
         self.db.spark.streams.addListener(Batches())
 
@@ -56,6 +57,17 @@ class Long(ForebaySql):
     def begin(self) -> None:
         self.batches, self.records = [], 0
         self._cpu = sum(cpu_seconds().values())
+
+
+def _read(source: Any) -> int:
+    """The records between a batch's offsets: its rows may be sums of many."""
+    start, end = (sum(_next(text).values()) for text in (source.startOffset, source.endOffset))
+    return end - start
+
+
+def _next(offsets: str | None) -> dict[str, int]:
+    topics = json.loads(offsets)["topics"] if offsets else {}
+    return {f"{name}/{part}": n for name, t in topics.items() for part, n in t["partitions"].items()}
 
 
 def answer(worker: Long, question: Mapping[str, Any]) -> dict[str, Any]:
