@@ -1,7 +1,7 @@
-"""Claim: a record costs the same after a hundred million as after the first million.
+"""Claim: a record costs the same after a hundred million as after the first million, and memory stays flat.
 
 One process reads the same topic again and again, each time by a new source and view, until so many records
-have gone through; each micro-batch is a measurement.
+have gone through; each micro-batch is a measurement, and the memory of the Python workers is looked at all the time.
 """
 
 from __future__ import annotations
@@ -31,6 +31,8 @@ TITLE = "Constant cost"
 FLAT = 1.10  # the last tenth may cost this much of the second; the first is warm-up
 PARTS = 10
 READING_TIMEOUT_S = 900.0
+BATCH_RECORDS = 1_000_000
+_MIB = 2**20
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,14 @@ class Batch:
     through: int
     wall_us: float
     cpu_us: float
+
+
+@dataclass(frozen=True)
+class Look:
+    """What all Python workers together had in memory when so many records were through."""
+
+    through: int
+    mib: float
 
 
 def measure(
@@ -52,6 +62,7 @@ def measure(
     busy = machine.busy()
     topic_records = min(topic_records, records)
     batches: list[Batch] = []
+    looks: list[Look] = []
     notes: list[str] = []
     through, deadline = 0, time.monotonic() + limit_s
     with DevStack() as stack:
@@ -61,12 +72,15 @@ def measure(
         reading = Reading("long", topic_records, partitions, "json", "count", "medium", topic_records)
         ready = prepare(forebay_long.PEER)
         assert not isinstance(ready, str)
-        session = PeerSession(forebay_long.PEER, ready, Opening(stack.bootstrap_servers, ""))
+        session = PeerSession(
+            forebay_long.PEER, ready, Opening(stack.bootstrap_servers, "", batch_records=BATCH_RECORDS)
+        )
         try:
             while through < records and time.monotonic() < deadline:
                 found = session.tell(asdict(reading), READING_TIMEOUT_S)
                 if found["answer"] != right_answer("count", topic_records):
                     raise PeerError("wrong answer: the figures would mean nothing")
+                looks += [Look(through + rows, size / _MIB) for rows, size in found["memory"]]
                 for rows, wall_s, cpu_s in found["batches"]:
                     through += rows
                     batches.append(Batch(through, wall_s / rows * 1e6, cpu_s / rows * 1e6))
@@ -79,32 +93,48 @@ def measure(
             session.close()
     if through < records and not notes:
         notes.append(f"Stopped after {limit_s:.0f} s with {through:,} of {records:,} records through.")
-    return section(batches, notes, topic_records, busy)
+    return section(batches, looks, notes, topic_records, busy)
 
 
-def section(batches: Sequence[Batch], notes: Sequence[str], topic_records: int, busy: str) -> Section:
-    opening = Opening("", "")
+def section(
+    batches: Sequence[Batch], looks: Sequence[Look], notes: Sequence[str], topic_records: int, busy: str
+) -> Section:
     intro = (
         f"One process reads the same topic of {topic_records:,} JSON records again and again, each time by a new "
-        f"source and view (count), in micro-batches of {opening.batch_records:,}; {busy}. Time of a whole "
-        "micro-batch, Spark's logs included, by its records; medians with lowest and highest."
+        f"source and view (count), in micro-batches of {BATCH_RECORDS:,}; {busy}. Time of a whole micro-batch, "
+        "Spark's logs included, by its records; resident memory of all Python workers together, looked at "
+        f"every {forebay_long.SAMPLE_S} s; medians with lowest and highest."
     )
     parts = tenths(batches)
+    memory = [_during(looks, part) for part in parts]
     rows = tuple(
-        (f"{part[0].through:,}–{part[-1].through:,}", str(len(part)), *_figures(part)) for part in parts
+        (f"{part[0].through:,}–{part[-1].through:,}", str(len(part)), *_figures(part), _shown(mib, 0))
+        for part, mib in zip(parts, memory, strict=True)
     )
     said = list(notes)
     if len(parts) > 2:
-        for name, figure in (("wall", "wall_us"), ("CPU", "cpu_us")):
-            medians = [statistics.median(getattr(batch, figure) for batch in part) for part in parts]
-            ratio = medians[-1] / medians[1]
-            word = "constant" if ratio <= FLAT else "NOT constant"
-            said.append(
-                f"{name.capitalize() if name == 'wall' else name} time a record, last tenth / second tenth (the "
-                f"first is warm-up): **{ratio:.2f}**; at most {FLAT:.2f} is constant: **{word}**."
-            )
-    grid = Grid(("records through", "micro-batches", "wall µs a record", "CPU µs a record"), rows)
-    return Section(TITLE, intro, (grid,), tuple(said), (_plot(batches),) if batches else ())
+        compared = (
+            ("Wall time a record", [[b.wall_us for b in part] for part in parts]),
+            ("CPU time a record", [[b.cpu_us for b in part] for part in parts]),
+            ("Memory of the workers", memory),
+        )
+        said += [_verdict(what, found[1], found[-1]) for what, found in compared if found[1] and found[-1]]
+    head = ("records through", "micro-batches", "wall µs a record", "CPU µs a record", "workers' memory, MiB")
+    plots = (_plot(batches), _memory_plot(looks)) if batches and looks else ()
+    return Section(TITLE, intro, (Grid(head, rows),), tuple(said), plots)
+
+
+def _verdict(what: str, early: Sequence[float], late: Sequence[float]) -> str:
+    ratio = statistics.median(late) / statistics.median(early)
+    word = "constant" if ratio <= FLAT else "NOT constant"
+    return (
+        f"{what}, last tenth / second tenth (the first is warm-up): **{ratio:.2f}**; at most {FLAT:.2f} is "
+        f"constant: **{word}**."
+    )
+
+
+def _during(looks: Sequence[Look], part: Sequence[Batch]) -> list[float]:
+    return [look.mib for look in looks if part[0].through <= look.through <= part[-1].through]
 
 
 def tenths(batches: Sequence[Batch]) -> list[Sequence[Batch]]:
@@ -114,10 +144,12 @@ def tenths(batches: Sequence[Batch]) -> list[Sequence[Batch]]:
 
 
 def _figures(part: Sequence[Batch]) -> tuple[str, str]:
-    wall, cpu = Spread.of([b.wall_us for b in part]), Spread.of([b.cpu_us for b in part])
-    assert wall is not None
-    assert cpu is not None
-    return wall.show(), cpu.show()
+    return _shown([b.wall_us for b in part]), _shown([b.cpu_us for b in part])
+
+
+def _shown(found: Sequence[float], digits: int = 2) -> str:
+    spread = Spread.of(found)
+    return spread.show(digits) if spread else "–"
 
 
 def _plot(batches: Sequence[Batch]) -> Figure:
@@ -128,6 +160,13 @@ def _plot(batches: Sequence[Batch]) -> Figure:
     ]
     label = "µs a record"
     return Figure("constant", "lines", label, "Cost of a record, by millions through", [Panel("", at, lines)])
+
+
+def _memory_plot(looks: Sequence[Look]) -> Figure:
+    at = [f"{look.through / 1e6}" for look in looks]
+    line = Series("all Python workers", [[look.mib, look.mib, look.mib] for look in looks])
+    title = "Memory of the Python workers, by millions through"
+    return Figure("constant-memory", "lines", "MiB", title, [Panel("", at, [line])])
 
 
 def main() -> None:

@@ -92,6 +92,7 @@ def _source(reading: Reading, servers: str) -> str:
         "group.id": uuid.uuid4().hex,
         "startup.mode": "earliest",
         "auto.offset.reset": "earliest",
+        **reading.options,
     }
     written = ", ".join(f"'{key}' = '{value}'" for key, value in options.items())
     return f"CREATE SOURCE t ({', '.join(columns)}) FROM KAFKA ({written}) FORMAT {reading.format.upper()}"

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import atexit
 import logging
 import os
 import re
+import shutil
 import sys
+import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -38,6 +41,7 @@ DEFAULTS = {
 SET_BY_EACH_QUERY = (
     "SPARK_LOCAL_DIRS", "SPARK_AUTH_SOCKET_TIMEOUT", "SPARK_BUFFER_SIZE", "SPARK_PYTHON_RUNTIME",
 )  # fmt: skip
+SOCKET_PATH, SOCKET_NAME = 103, 48  # bytes that the path of a socket may have, and those of Spark's names for them
 # Spark's default for redacting options in plans and logs, and what our options add to it.
 REDACTION = r"(?i)secret|password|token|access[.]?key|passphrase|[.]pem$|credential"
 
@@ -66,6 +70,7 @@ def start(master: str, conf: Mapping[str, str], warehouse: Path) -> SparkSession
         # The default of 200 would mean 200 tasks for a batch of ten rows.
         settings["spark.sql.shuffle.partitions"] = str(_cores(master))
         settings["spark.python.daemon.module"] = "forebay.source.daemon"
+        settings |= _sockets()
         # A micro-batch writes two files to its checkpoint. Hadoop's usual way starts a process to set the
         # permissions of each, and of a checksum that is thrown away: 50 ms a file that go for nothing.
         settings["spark.hadoop.fs.file.impl"] = "org.apache.hadoop.fs.RawLocalFileSystem"
@@ -118,6 +123,21 @@ def register(spark: SparkSession) -> None:
     finally:
         environment.clear()
         environment.update(before)
+
+
+def _sockets() -> dict[str, str]:
+    """Sockets of the file system between Spark and its Python workers, in a folder that nobody else may enter.
+
+    Over TCP the second of the two short messages that begin a task waits until the first is acknowledged: 40 ms.
+    """
+    folder = tempfile.mkdtemp(prefix="forebay-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    if len(os.fsencode(folder)) + SOCKET_NAME > SOCKET_PATH:
+        return {}
+    return {
+        "spark.python.unix.domain.socket.enabled": "true",
+        "spark.python.unix.domain.socket.dir": folder,
+    }
 
 
 def _java_flags() -> list[str]:
