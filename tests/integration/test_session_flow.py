@@ -132,8 +132,9 @@ def test_a_second_view_that_is_behind_holds_the_group_back(db: Session, cluster:
     eventually(lambda: checkpointed(db.home, fast, topic) == {0: 40, 1: 40}, "the other view goes on")
     cluster.produce(topic, events(range(80, 90)))
     eventually(lambda: checkpointed(db.home, fast, topic) == {0: 45, 1: 45}, "and on")
-    assert checkpointed(db.home, stopped, topic) == {0: 20, 1: 20}
-    assert cluster.committed(source, topic) == {0: 20, 1: 20}
+    held = checkpointed(db.home, stopped, topic)
+    assert held[0] == 20  # where 60 is; a batch of only the other partition's may have come before it
+    assert cluster.committed(source, topic) == held
     [status] = [query for query in db.queries() if query.view == stopped]
     assert status.state == "failed"
     assert "FB4001" in status.message

@@ -182,14 +182,16 @@ impl Batches {
                 continue;
             }
             current.left -= 1;
-            let (base, unpacker) = (current.head.base, &mut current.unpacker);
+            let (base, own) = (current.head.base, current.head.base..current.head.next);
+            let unpacker = &mut current.unpacker;
             let damaged = |reason: String| format!("a damaged batch at offset {base}: {reason}");
             let length = unpacker.length().map_err(damaged)?;
             let too_long = length > self.longest;
             // Of one that is too long only the offset is looked at, which is in front.
             let place = unpacker.advance(if too_long { MOST_FRONT } else { length }).map_err(damaged)?;
             let offset = offset(unpacker.bytes(&place)).map_err(|_| damaged("no offset".into()))?;
-            let offset = base.checked_add(offset).ok_or_else(|| damaged("an absurd offset".into()))?;
+            let offset = base.checked_add(offset).filter(|offset| own.contains(offset));
+            let offset = offset.ok_or_else(|| damaged("an offset that is not in it".into()))?;
             if too_long {
                 unpacker.skip(length - MOST_FRONT).map_err(damaged)?;
             }
@@ -403,6 +405,14 @@ mod tests {
         let crc = crc32c::crc32c(&short[21..]).to_be_bytes();
         short[17..21].copy_from_slice(&crc);
         assert!(read(short, 0, vec![]).unwrap_err().contains("damaged"));
+    }
+
+    #[test]
+    fn a_record_outside_of_its_batch_is_damage_whatever_its_offset() {
+        for offset in [4, 8, i64::MAX - 1, i64::MAX] {
+            let found = read(batch(5, &[5, offset], 7, 0, -1), 0, vec![]);
+            assert!(found.as_ref().is_err_and(|error| error.contains("damaged")), "{offset}: {found:?}");
+        }
     }
 
     #[test]
