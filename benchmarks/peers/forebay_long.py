@@ -66,7 +66,8 @@ def _read(source: Any) -> int:
 
 
 def _next(offsets: str | None) -> dict[str, int]:
-    topics = json.loads(offsets)["topics"] if offsets else {}
+    """None before the first batch."""
+    topics = (json.loads(offsets or "null") or {"topics": {}})["topics"]
     return {f"{name}/{part}": n for name, t in topics.items() for part, n in t["partitions"].items()}
 
 

@@ -60,7 +60,7 @@ fn record(fields: &[Field], payload: &[u8], at: usize) -> Result<(), Refusal> {
     kept.sort_unstable_by_key(|(column, _, _)| *column);
     for (_, field, at) in kept {
         value(&field.node, &mut Datum::new(payload, at), payload)
-            .map_err(|refusal| refusal.within(&format!(".{}", field.name)))?;
+            .map_err(|refusal| refusal.in_field(&field.name))?;
     }
     Ok(())
 }

@@ -116,7 +116,7 @@ impl Csv {
             } else {
                 Err(Refusal::mismatch("NOT NULL, but the field is null"))
             };
-            taken.map_err(|refusal| refusal.within(&format!(".{}", column.name)))?;
+            taken.map_err(|refusal| refusal.in_field(&column.name))?;
         }
         Ok(())
     }

@@ -132,7 +132,7 @@ impl Decoder {
     /// Append a row of NULLs; the reason is why there cannot be one.
     pub fn absent(&mut self, reason: &str) -> Result<(), Refusal> {
         if let Some(column) = self.columns.iter().find(|column| !column.nullable) {
-            return Err(Refusal::mismatch(reason).within(&format!(".{}", column.name)));
+            return Err(Refusal::mismatch(reason).in_field(&column.name));
         }
         self.columns.iter_mut().for_each(Column::push_null);
         self.rows += 1;
@@ -161,7 +161,7 @@ pub fn raw(column: &mut Column, payload: Option<&[u8]>) -> Result<(), Refusal> {
             }
         },
     };
-    taken.map_err(|refusal| refusal.within(&format!(".{}", column.name)))
+    taken.map_err(|refusal| refusal.in_field(&column.name))
 }
 
 fn utf8_fault(column: &Column, bytes: &[u8]) -> Option<usize> {

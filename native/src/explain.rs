@@ -33,7 +33,7 @@ pub fn value(column: &mut Column, text: Option<&[u8]>) -> Refusal {
     let refused = field(column, text);
     column.truncate(rows);
     match refused {
-        Err(refusal) => refusal.within(&format!(".{}", column.name)),
+        Err(refusal) => refusal.in_field(&column.name),
         Ok(()) => Refusal::new(Kind::Other, ODD),
     }
 }
@@ -68,19 +68,20 @@ fn top_level(payload: &[u8]) -> Result<&[u8], Refusal> {
         json.at == payload.len()
     };
     if !whole {
-        let (at, found) = (json.at, unexpected(payload, json.at));
-        return Err(Refusal::malformed(format!("not JSON: unexpected {found} at byte {at}")));
+        let (found, mut digits) = (unexpected(payload, json.at), itoa::Buffer::new());
+        let words = ["not JSON: unexpected ", &found, " at byte ", digits.format(json.at)];
+        return Err(Refusal::malformed(words.concat()));
     }
     if payload[start] != b'{' {
         let found = describe(&payload[start..]);
-        return Err(Refusal::mismatch(format!("expected an object at the top level, found {found}")));
+        return Err(Refusal::mismatch(["expected an object at the top level, found ", &found].concat()));
     }
     Ok(&payload[start..])
 }
 
-fn unexpected(payload: &[u8], at: usize) -> String {
+fn unexpected(payload: &[u8], at: usize) -> Cow<'static, str> {
     match std::str::from_utf8(&payload[at.min(payload.len())..]).ok().and_then(|rest| rest.chars().next()) {
-        Some(character) => format!("{character:?}"),
+        Some(character) => format!("{character:?}").into(),
         None => "end".into(),
     }
 }
@@ -124,15 +125,19 @@ pub fn members(text: &[u8]) -> Vec<(Cow<'_, [u8]>, &[u8])> {
 }
 
 pub fn elements(text: &[u8]) -> Vec<&[u8]> {
-    let mut json = Json::new(text);
     let mut found = Vec::new();
+    each_element(text, |element| found.push(element));
+    found
+}
+
+fn each_element<'a>(text: &'a [u8], mut found: impl FnMut(&'a [u8])) {
+    let mut json = Json::new(text);
     json.at = 1;
     let mut more = json.any(b']').unwrap_or(false);
     while more {
-        found.push(&text[json.at..]);
+        found(&text[json.at..]);
         more = json.skip(0).is_ok() && json.more(b']').unwrap_or(false);
     }
-    found
 }
 
 pub fn object(columns: &mut [Column], row: usize, text: &[u8]) -> Result<(), Refusal> {
@@ -150,7 +155,7 @@ pub fn object(columns: &mut [Column], row: usize, text: &[u8]) -> Result<(), Ref
     }
     for (column, value) in columns.iter_mut().zip(values) {
         column.truncate(row);
-        field(column, value).map_err(|refusal| refusal.within(&format!(".{}", column.name)))?;
+        field(column, value).map_err(|refusal| refusal.in_field(&column.name))?;
     }
     Ok(())
 }
@@ -244,7 +249,11 @@ pub fn describe(text: &[u8]) -> String {
         b'n' => "null".into(),
         b't' => "true".into(),
         b'f' => "false".into(),
-        b'[' => format!("an array of {}", elements(text).len()),
+        b'[' => {
+            let (mut count, mut digits) = (0_usize, itoa::Buffer::new());
+            each_element(text, |_| count += 1);
+            ["an array of ", digits.format(count)].concat()
+        }
         b'{' => {
             let mut names: Vec<_> = members(text).into_iter().map(|(name, _)| name).collect();
             names.sort_unstable();
@@ -252,12 +261,12 @@ pub fn describe(text: &[u8]) -> String {
             format!("an object of {} fields", names.len())
         }
         b'"' => match json.string() {
-            Ok(found) => format!("string {}", quote(&String::from_utf8_lossy(&found.unescaped()))),
+            Ok(found) => ["string ", &quote(&String::from_utf8_lossy(&found.unescaped()))].concat(),
             Err(_) => "a string".into(),
         },
         _ => {
             let end = crate::scalars::number_end(text, 0).unwrap_or(0);
-            format!("number {}", shorten(&String::from_utf8_lossy(&text[..end])))
+            ["number ", &shorten(&String::from_utf8_lossy(&text[..end]))].concat()
         }
     }
 }

@@ -86,6 +86,12 @@ impl Refusal {
         self
     }
 
+    /// Put a field's name in front of the path.
+    pub fn in_field(mut self, name: &str) -> Self {
+        self.path = [".", name, &self.path].concat();
+        self
+    }
+
     /// The same, of the key.
     pub fn of_key(mut self) -> Self {
         self.of_key = true;

@@ -4,6 +4,7 @@
 use arrow_schema::DataType;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use std::borrow::Cow;
 
 /// Microseconds of 0001-01-01 00:00 and of 9999-12-31 23:59:59.999999.
 const FIRST_MICROS: i64 = -62_135_596_800_000_000;
@@ -245,7 +246,7 @@ fn zone(text: &[u8]) -> Option<i64> {
 }
 
 /// What a column of this type takes, for messages.
-pub fn expected(kind: &DataType) -> String {
+pub fn expected(kind: &DataType) -> Cow<'static, str> {
     match kind {
         DataType::Boolean => "BOOLEAN (true or false)".into(),
         DataType::Int8 => "TINYINT (an integer from -128 to 127)".into(),
@@ -255,7 +256,7 @@ pub fn expected(kind: &DataType) -> String {
         DataType::Float32 => "FLOAT (a finite number)".into(),
         DataType::Float64 => "DOUBLE (a finite number)".into(),
         DataType::Decimal128(precision, scale) => {
-            format!("DECIMAL({precision},{scale}) (exact, no rounding)")
+            format!("DECIMAL({precision},{scale}) (exact, no rounding)").into()
         }
         DataType::Utf8 => "STRING".into(),
         DataType::Binary => "BINARY (base64 text)".into(),
@@ -269,6 +270,6 @@ pub fn expected(kind: &DataType) -> String {
         DataType::Struct(_) => "STRUCT (an object)".into(),
         DataType::List(_) => "ARRAY".into(),
         DataType::Map(_, _) => "MAP (an object)".into(),
-        other => other.to_string(),
+        other => other.to_string().into(),
     }
 }

@@ -8,6 +8,7 @@ use crate::explain::{elements, members};
 use crate::json::Json;
 use crate::scalars;
 use arrow_schema::DataType;
+use std::borrow::Cow;
 
 pub enum Unit {
     /// What plain JSON makes of it.
@@ -44,10 +45,10 @@ impl Unit {
 }
 
 /// What a column takes, for messages.
-pub fn expected(column: &Column) -> String {
+pub fn expected(column: &Column) -> Cow<'static, str> {
     let moment = |what: &str| {
         let zone = if matches!(column.kind, DataType::Timestamp(_, None)) { "_NTZ" } else { "" };
-        format!("TIMESTAMP{zone}{what}")
+        Cow::Owned(format!("TIMESTAMP{zone}{what}"))
     };
     match (&column.kind, &column.unit) {
         (DataType::Date32, Unit::Days) => "DATE (days since 1970-01-01; years 0001 to 9999)".into(),
@@ -56,7 +57,7 @@ pub fn expected(column: &Column) -> String {
         (DataType::Timestamp(_, _), Unit::Micros) => moment(" (epoch microseconds; years 0001 to 9999)"),
         (DataType::Timestamp(_, _), Unit::Nanos) => moment(" (epoch nanoseconds; years 0001 to 9999)"),
         (kind @ DataType::Decimal128(_, _), Unit::Unscaled(_)) => {
-            format!("{} from base64", scalars::expected(kind))
+            format!("{} from base64", scalars::expected(kind)).into()
         }
         (kind, _) => scalars::expected(kind),
     }

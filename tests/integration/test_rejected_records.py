@@ -108,3 +108,23 @@ def test_beyond_what_is_wanted_records_are_only_counted_and_placed(
         for number, offset in every.keys() - told:
             assert any(s.partition == number and s.start <= offset < s.end for s in stretches)
         assert sum(batch.read for batch in found) == len(RECORDS) * 30
+
+
+def test_a_batch_is_full_of_good_records_however_many_bad_ones_are_between(
+    cluster: Cluster, kafka_source: MakeSource
+) -> None:
+    if native() is None:
+        pytest.skip("without the native reader a batch is what was polled")
+    mixed, bad = cluster.make_topic(1), cluster.make_topic(1)
+    cluster.produce(mixed, [b'{"v": 1}', b'{"v": "x"}'] * 30)
+    cluster.produce(bad, [b"{"] * 50)
+    values = StructType([StructField("v", LongType())])
+    rows = [
+        batch.records.num_rows
+        for batch in batches(
+            kafka_source(cluster.kafka_options(mixed, max_poll_records="20"), values), Wanted()
+        )
+    ]
+    assert rows == [20, 10]
+    found = batches(kafka_source(cluster.kafka_options(bad, max_poll_records="20"), values), Wanted())
+    assert [len(batch.rejected) for batch in found] == [20, 20, 10]

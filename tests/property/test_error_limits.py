@@ -73,6 +73,25 @@ def test_several_tasks_share_one_bucket(rate: int, steps: list[tuple[float, int,
             assert expected <= max(most, 0) or wanted <= most
 
 
+@given(st.integers(1, 200), st.integers(2, 200))
+def test_who_asks_only_where_it_is_worth_it_gets_the_rate_all_the_same(
+    rate: int, reads_a_second: int
+) -> None:
+    now = 1000.0
+    with TemporaryDirectory() as folder:
+        limiter = SharedLimiter(Path(folder) / "b", rate, lambda: now)
+        total = asked = 0
+        for step in range(3 * reads_a_second):
+            now = 1000.0 + step / reads_a_second
+            worth = limiter.worth_asking()
+            assert worth <= limiter.most()
+            asked += worth > 0
+            total += limiter.take(worth)
+    # A burst at the start, and all that has come since but for what the last tenth of a second brought.
+    assert rate * (now - 1000.0 - 0.1) + rate - 1 <= total <= rate * (now - 1000.0) + rate
+    assert asked <= 1 + 10 * 3
+
+
 def test_tasks_that_ask_at_once_get_no_more_than_one_alone(tmp_path: Path) -> None:
     granted: list[int] = []
 

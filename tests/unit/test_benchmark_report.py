@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import asdict
 from json import dumps
 from pathlib import Path
 
-from benchmarks import memory, report
+from benchmarks import letters, memory, report
 from benchmarks.peers.contract import Outcome, Sample
 from benchmarks.runner import ROOT, Round, without_paths
 from benchmarks.topics import trades
@@ -89,3 +90,18 @@ def test_trades_are_distinct_and_about_120_bytes() -> None:
     made = list(trades(5_000, first=1_000_000))
     assert len(set(made)) == 5_000
     assert all(110 <= len(trade) <= 130 for trade in made)
+
+
+def test_our_cases_have_several_turns_a_round_and_none_always_comes_first() -> None:
+    rounds = [list(letters._turns(number)) for number in range(2)]
+    ours = [case for case in letters.CASES if case.peer is letters.forebay_sql.PEER]
+    for turns in rounds:
+        counts = Counter(turns)
+        assert {counts[case] for case in ours} == {letters.TURNS}
+        assert {counts[case] for case in letters.CASES if case not in ours} == {1}
+    turns = [case for found in rounds for case in found if case in ours]
+    assert set(turns[:: len(ours)]) == set(ours)
+
+
+def test_starting_a_query_is_taken_off_by_its_median() -> None:
+    assert letters._net([(5.0, 1.0), (6.0, 9.0), (7.0, 2.0)]) == [3.0, 4.0, 5.0]

@@ -13,7 +13,7 @@ from forebay.deadletter.letter import Letter
 from forebay.deadletter.limiter import SharedLimiter
 from forebay.deadletter.policy import ErrorPolicy, SourceFolder
 from forebay.deadletter.report import Report
-from forebay.deadletter.router import Router
+from forebay.deadletter.router import EXAMPLES, Router
 from forebay.deadletter.writer import FileDestination, MemoryDestination
 from forebay.errors import BadRecordError, OptionError, TooManyErrorsError
 from forebay.kafka.offsets import KafkaSplit, Range
@@ -104,6 +104,21 @@ def test_what_the_limit_keeps_out_is_in_the_ledger_and_a_range_that_is_gone_is_n
     assert [letter.offset for letter in memory.letters] == [1, 2]
     assert made.wanted.most() == 0
     assert made.limited == [Stretch("t", 0, 5, 51, 6)]
+
+
+def test_a_task_tells_of_a_few_bad_records_and_counts_the_others(tmp_path: Path) -> None:
+    for policy in (ErrorPolicy(), ErrorPolicy("fail")):
+        made = router(policy, tmp_path, MemoryDestination())
+        assert made.wanted.most is not None
+        assert made.wanted.most() == EXAMPLES
+    made = router(ErrorPolicy(), tmp_path, MemoryDestination())
+    most = made.wanted.most
+    assert most is not None
+    made.see(batch(bad(1)))
+    assert most() == EXAMPLES - 1
+    made.see(batch(bad(2), bad(3), counted={"Other": 4}))
+    assert most() == 0
+    assert router(ErrorPolicy(max_error_ratio=0.5), tmp_path, MemoryDestination()).wanted.most is None
 
 
 def test_fail_names_the_record_the_reason_and_what_to_do(tmp_path: Path) -> None:

@@ -72,8 +72,9 @@ struct Flight {
     since: Instant,
 }
 
+/// Bad records do not make batches of good ones smaller, which would cost more than they do; but they end one.
 fn full(rows: &Rows, limits: &Limits) -> bool {
-    rows.pending() >= limits.rows || rows.bytes >= limits.bytes
+    rows.count() >= limits.rows || rows.refused() >= limits.rows || rows.bytes >= limits.bytes
 }
 
 pub struct Reader {

@@ -156,9 +156,9 @@ impl Rows {
         self.count
     }
 
-    /// How much there is to hand over: rows, and records that were refused.
-    pub fn pending(&self) -> usize {
-        self.count + self.refused
+    /// How many records were refused since rows were last taken.
+    pub fn refused(&self) -> usize {
+        self.refused
     }
 
     /// Append one record, or put it among the rejected; do neither and say which schema must be learned first.

@@ -107,7 +107,7 @@ class Wanted:
     whole: bool = False  # with their bytes
     most: Callable[[], int] | None = None  # asked now and then; what is rejected beyond is only counted
     letters: Any = None  # a native handle: a reader that can makes so many letters in there, by itself
-    told: int | None = None  # of those with a letter in there, so many are told of besides, None for all
+    told: Callable[[], int] | None = None  # so many of them are told of besides; None for all with a letter
 
 
 class Stretch(NamedTuple):

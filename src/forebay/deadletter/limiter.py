@@ -14,6 +14,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+PATIENCE_S = 0.1  # a bucket that is empty is asked no sooner: it loses nothing meanwhile, and asking costs
+
 
 @dataclass(frozen=True)
 class Bucket:
@@ -50,6 +52,13 @@ class SharedLimiter:
         if self._known is None:
             return self._rate
         return self._known.take(self._rate, self._clock())[0]
+
+    def worth_asking(self) -> int:
+        """The same, but none while the bucket fills up again: a letter now and then costs more than many at once."""
+        known = self._known
+        if known is not None and known.tokens < 1 and self._clock() - known.at < PATIENCE_S:
+            return 0
+        return self.most()
 
     def take(self, wanted: int) -> int:
         """So many of the tokens wanted are granted, for good."""

@@ -52,18 +52,22 @@ class Router:
         self._health: dict[tuple[str, int], Health] = {}
         self._examples: deque[RejectedRecord] = deque(maxlen=EXAMPLES)
         self._limited: list[Stretch] = []
+        self._told = 0  # of the bad records of this task: with words, and not only counted
         self.letters = 0
 
     @property
     def wanted(self) -> Wanted:
         """What the reader must tell of bad records for this policy; no more than that."""
+        told = None if self._policy.breaks else self._examples_wanted
         if self._policy.strategy != "dead_letter":
-            return Wanted() if self._policy.breaks else Wanted(most=lambda: EXAMPLES)
-        breaks, limiter = self._policy.breaks, self._limiter
+            return Wanted(most=told)
+        most = None if self._limiter is None else self._limiter.worth_asking
         if self._bulk is None:
-            return Wanted(True, None if breaks or limiter is None else limiter.most)
-        told = None if breaks else EXAMPLES
-        return Wanted(True, None if limiter is None else limiter.most, self._bulk.handle, told)
+            return Wanted(True, None if self._policy.breaks else most)
+        return Wanted(True, most, self._bulk.handle, told)
+
+    def _examples_wanted(self) -> int:
+        return max(0, EXAMPLES - self._told)
 
     @property
     def limited(self) -> list[Stretch]:
@@ -75,6 +79,7 @@ class Router:
         if self._policy.breaks:
             self._judge(batch)
         if batch.rejected or batch.counted:
+            self._told += len(batch.rejected)
             self._route(batch)
 
     def finish(self) -> None:

@@ -51,7 +51,7 @@ class NativeReader:
         self._rows = rows
         self._options = options
         self._on_lost = on_lost
-        reader.keep(None, wanted.whole, wanted.told)
+        self._keep()
         for item in ranges:
             reader.add(item.topic, item.partition, item.start, item.end)
         if wanted.letters is not None:
@@ -83,8 +83,7 @@ class NativeReader:
         """The records in batches, each partition's in order."""
         moved = looked = time.monotonic()
         while not self._reader.done:
-            if self._wanted.most is not None:
-                self._reader.keep(self._wanted.most(), self._wanted.whole, self._wanted.told)
+            self._keep()
             batch, (taken, skipped), refused, events = self._reader.read(_WAIT_MS)
             if batch is not None or skipped or refused[0] or refused[1][0]:
                 yield self._batch(batch, refused, taken, skipped)
@@ -103,6 +102,12 @@ class NativeReader:
             if now - max(moved, looked) > LOOK_S:
                 self._look_for_the_rest()
                 looked = time.monotonic()
+
+    def _keep(self) -> None:
+        most, told = self._wanted.most, self._wanted.told
+        self._reader.keep(
+            None if most is None else most(), self._wanted.whole, None if told is None else told()
+        )
 
     def _batch(self, batch: Any, refused: Any, taken: int, skipped: int) -> SourceBatch:
         rejected, (kinds, stretches), good = refused
