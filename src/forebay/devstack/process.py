@@ -8,7 +8,10 @@ import sys
 import time
 import uuid
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
+
+import psutil
 
 from forebay.devstack import watch
 from forebay.errors import StackStartError
@@ -67,6 +70,17 @@ class JavaProcess:
     @property
     def running(self) -> bool:
         return self._process.poll() is None
+
+    def listens(self, port: int) -> bool:
+        """Whether this JVM itself does: somebody else's answer there is not its own."""
+        with suppress(psutil.Error):
+            own = psutil.Process(self.pid)
+            return any(
+                found.status == psutil.CONN_LISTEN and found.laddr.port == port
+                for process in (own, *own.children(recursive=True))
+                for found in process.net_connections("tcp")
+            )
+        return False
 
     def output(self) -> str:
         """What this JVM has logged so far; earlier runs in the same file are left out."""

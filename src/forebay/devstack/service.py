@@ -74,7 +74,7 @@ class Service(ABC):
             port = self.port or free_ports(1)[0]
             process, ready = self._spawn(port)
             try:
-                process.wait_until(ready, timeout)
+                process.wait_until(_up(process, ready, port), timeout)
             except StackStartError:
                 # A port that was free when it was chosen may be taken by the time it is bound.
                 if attempt < _ATTEMPTS and self.address_in_use in process.output():
@@ -114,3 +114,8 @@ class Service(ABC):
     @abstractmethod
     def _prepare(self, port: int, home: Path, java: Java) -> tuple[list[str], Callable[[], bool]]:
         """Write what the JVM needs; return its arguments, and how to ask whether it is ready."""
+
+
+def _up(process: JavaProcess, ready: Callable[[], bool], port: int) -> Callable[[], bool]:
+    """On a port that somebody else has taken, that one may seem to answer until ours has noticed."""
+    return lambda: ready() and process.listens(port)
