@@ -102,8 +102,9 @@ def section(
     intro = (
         f"One process reads the same topic of {topic_records:,} JSON records again and again, each time by a new "
         f"source and view (count), in micro-batches of {BATCH_RECORDS:,}; {busy}. Time of a whole micro-batch, "
-        "Spark's logs included, by its records; resident memory of all Python workers together, looked at "
-        f"every {forebay_long.SAMPLE_S} s; medians with lowest and highest."
+        "Spark's logs included, by its records; the CPU time of starting a reading is in that of its first batch. "
+        "Resident memory of all Python workers together, looked at every "
+        f"{forebay_long.SAMPLE_S} s; medians with lowest and highest."
     )
     parts = tenths(batches)
     memory = [_during(looks, part) for part in parts]
