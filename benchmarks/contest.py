@@ -44,20 +44,23 @@ class Results:
         self.measured.setdefault(case, {}).setdefault(peer, []).append(found)
 
     def settle(self) -> None:
-        """Starting a job varies more than reading does: every round is net of the median start."""
+        """Every round is net of the median start."""
         for peers in self.measured.values():
             for peer, found in peers.items():
-                good = [item for item in found if isinstance(item, Timing)]
-                if good:
-                    wall_s = statistics.median(item.start_wall_s for item in good)
-                    cpu_s = statistics.median(item.start_cpu_s for item in good)
-                    start = {"start_wall_s": wall_s, "start_cpu_s": cpu_s}
-                    peers[peer] = [
-                        item if isinstance(item, str) else replace(item, **start) for item in found
-                    ]
+                good = iter(settled([item for item in found if isinstance(item, Timing)]))
+                peers[peer] = [item if isinstance(item, str) else next(good) for item in found]
 
     def of(self, case: Case, peer: str) -> list[Measured]:
         return self.measured.get(case, {}).get(peer, [])
+
+
+def settled(found: Sequence[Timing]) -> list[Timing]:
+    """With the median start in each: starting a job varies more than reading does, and is the same for all."""
+    if not found:
+        return []
+    wall_s = statistics.median(item.start_wall_s for item in found)
+    cpu_s = statistics.median(item.start_cpu_s for item in found)
+    return [replace(item, start_wall_s=wall_s, start_cpu_s=cpu_s) for item in found]
 
 
 @cache

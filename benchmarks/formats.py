@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import statistics
 import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
@@ -21,7 +20,7 @@ from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
 from rich.console import Console
 
 from benchmarks import topics
-from benchmarks.contest import answer
+from benchmarks.contest import answer, settled
 from benchmarks.peers import forebay_sql, laminar, spark_sql
 from benchmarks.peers.contract import Peer
 from benchmarks.peers.environment import PeerError
@@ -168,7 +167,10 @@ def measure(console: Console, records: int = 1_000_000, rounds: int = 3, only: s
                     console.print(
                         f"round {number + 1} of {rounds}, {form.name}, {peer.name}: {timing.rate:,.0f} records/s"
                     )
-    rates = {key: net_rates(found) for key, found in timings.items()}
+    rates = {
+        key: [each.records / (each.wall_s - each.start_wall_s) for each in settled(found)]
+        for key, found in timings.items()
+    }
     intro = (
         f"{records:,} trades of seven fields in {PARTITIONS} partitions, four times as many where ids "
         f"are counted; a view that counts and sums. Net of the "
@@ -206,12 +208,6 @@ def _session(peer: Peer, stack: DevStack, ends: ExitStack) -> PeerSession:
     made = PeerSession(peer, ready, Opening(stack.bootstrap_servers, ""))
     ends.callback(made.close)
     return made
-
-
-def net_rates(found: Sequence[Timing]) -> list[float]:
-    """Starting a query varies more than reading does: every round is net of the median start."""
-    start_s = statistics.median(timing.start_wall_s for timing in found)
-    return [timing.records / (timing.wall_s - start_s) for timing in found]
 
 
 def _read(session: PeerSession, form: Form, records: int) -> Timing:

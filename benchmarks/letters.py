@@ -8,7 +8,6 @@ costs is too little to be seen from there: that is measured in the native code, 
 from __future__ import annotations
 
 import argparse
-import statistics
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
@@ -19,6 +18,7 @@ from pathlib import Path
 from rich.console import Console
 
 from benchmarks import topics
+from benchmarks.contest import settled
 from benchmarks.decoding import trade_columns
 from benchmarks.peers import forebay_sql, spark_sql
 from benchmarks.peers.contract import Peer
@@ -138,10 +138,9 @@ def measure(console: Console, records: int = 1_000_000, rounds: int = 5) -> Sect
                 console.print(
                     f"round {number + 1} of {rounds}, {case.name}: {rate:,.0f} good records/s in all"
                 )
-    walls = {
-        case: _net([(each.wall_s, each.start_wall_s) for each in found]) for case, found in timings.items()
-    }
-    cpus = {case: _net([(each.cpu_s, each.start_cpu_s) for each in found]) for case, found in timings.items()}
+    net = {case: settled(found) for case, found in timings.items()}
+    walls = {case: [each.wall_s - each.start_wall_s for each in found] for case, found in net.items()}
+    cpus = {case: [each.cpu_s - each.start_cpu_s for each in found] for case, found in net.items()}
     rows = []
     for case in CASES:
         rate, cpu = Spread.of([records / each for each in walls[case]]), Spread.of(cpus[case])
@@ -167,12 +166,6 @@ def _turns(number: int) -> Iterator[Case]:
         first = turn % len(ours)
         yield from (*ours[first:], *ours[:first])
     yield from (case for case in CASES if case.peer is not forebay_sql.PEER)
-
-
-def _net(found: Sequence[tuple[float, float]]) -> list[float]:
-    """Each without starting the query. What that takes is always the same, so its noise is not added to each."""
-    start = statistics.median(start for _, start in found)
-    return [whole - start for whole, _ in found]
 
 
 def _produce(servers: str, records: int) -> None:

@@ -7,8 +7,9 @@ from dataclasses import asdict
 from json import dumps
 from pathlib import Path
 
-from benchmarks import letters, memory, report
+from benchmarks import contest, letters, memory, report
 from benchmarks.peers.contract import Outcome, Sample
+from benchmarks.peers.session import Timing
 from benchmarks.runner import ROOT, Round, without_paths
 from benchmarks.topics import trades
 
@@ -104,4 +105,9 @@ def test_our_cases_have_several_turns_a_round_and_none_always_comes_first() -> N
 
 
 def test_starting_a_query_is_taken_off_by_its_median() -> None:
-    assert letters._net([(5.0, 1.0), (6.0, 9.0), (7.0, 2.0)]) == [3.0, 4.0, 5.0]
+    found = [
+        Timing({}, 1, wall_s, wall_s, start, start) for wall_s, start in ((5.0, 1.0), (6.0, 9.0), (7.0, 2.0))
+    ]
+    net = contest.settled(found)
+    assert [each.wall_s - each.start_wall_s for each in net] == [3.0, 4.0, 5.0]
+    assert [each.cpu_s - each.start_cpu_s for each in net] == [3.0, 4.0, 5.0]

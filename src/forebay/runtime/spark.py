@@ -41,10 +41,8 @@ DEFAULTS = {
 SET_BY_EACH_QUERY = (
     "SPARK_LOCAL_DIRS", "SPARK_AUTH_SOCKET_TIMEOUT", "SPARK_BUFFER_SIZE", "SPARK_PYTHON_RUNTIME",
 )  # fmt: skip
-SOCKET_PATH, SOCKET_NAME = (
-    103,
-    48,
-)  # bytes that the path of a socket may have, and those of Spark's names for them
+SOCKET_PATH = 103  # bytes that the path of a socket may have
+SOCKET_NAME = 48  # those of it that are Spark's name
 # Spark's default for redacting options in plans and logs, and what our options add to it.
 REDACTION = r"(?i)secret|password|token|access[.]?key|passphrase|[.]pem$|credential"
 
