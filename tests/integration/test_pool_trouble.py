@@ -228,8 +228,9 @@ def test_a_handler_slower_than_max_poll_interval_does_not_lose_the_partition(clu
 
 @pytest.mark.parametrize("strategy", ["cooperative-sticky", "range"])
 def test_partitions_that_move_are_drained_and_committed_and_nothing_is_handled_twice(
-    cluster: Cluster, strategy: str
+    cluster: Cluster, strategy: str, caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.set_level("INFO", "forebay.pool")  # if it fails: who had which partitions, and when
     topic, group = cluster.make_topic(4), unique("group")
     cluster.produce(topic, (b"x" for _ in range(4000)))
     handled = Handled(0.02)
@@ -249,7 +250,7 @@ def test_partitions_that_move_are_drained_and_committed_and_nothing_is_handled_t
 
     asyncio.run(main())
     assert cluster.committed(group, topic) == ends(cluster, topic)
-    assert set(handled.offsets.values()) == {1}
+    assert {place: times for place, times in handled.offsets.items() if times > 1} == {}
 
 
 def test_a_handler_that_outlives_its_partition_neither_blocks_the_group_nor_commits(cluster: Cluster) -> None:

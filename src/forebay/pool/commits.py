@@ -19,9 +19,7 @@ from forebay.pool.lease import Lease
 log = logging.getLogger("forebay.pool")
 
 TRIES = 5  # of a commit before partitions are given back: the group waits for us meanwhile
-SETTLE_S = (
-    1.0  # how long one that is under way is waited for then: if it waits for us, it comes too late anyway
-)
+SETTLE_S = 5.0  # how long one that is under way is waited for then: it must not arrive after the last one
 
 
 def send(consumer: Consumer, commits: Sequence[Commit]) -> KafkaError | None:
@@ -84,8 +82,16 @@ class Commits:
             self._send(self._committer.plan(leases, completed))
 
     def settle(self, leases: Sequence[Lease]) -> None:
-        """In this thread: it is inside the library's callback, and a commit of another thread waits for its end."""
+        """In this thread, which is inside the library's callback: when it returns, the partitions are somebody else's.
+
+        A commit that is under way is waited for: the library tries one again whose coordinator was away, and if that
+        arrived behind the last one, the group's offsets would go back.
+        """
         self._hear(SETTLE_S)
+        if self._sending is not None:
+            log.warning(
+                "a commit has no answer for %.0f s: what the next one covers may be handled again", SETTLE_S
+            )
         assert self.consumer is not None
         for _ in range(TRIES):
             commits = self._committer.plan(leases, self._completed())

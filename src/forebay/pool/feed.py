@@ -314,6 +314,11 @@ class Feed:
                 error.args[0].str(),
             )
             return {}
+        for tp in answer:
+            if tp.error is not None:
+                log.warning(
+                    "%s-%d: the group's offset was not told: %s", tp.topic, tp.partition, tp.error.str()
+                )
         return {(tp.topic, tp.partition): (tp.offset, tp.metadata) for tp in answer if tp.error is None}
 
     def _revoked(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
