@@ -119,7 +119,9 @@ class Cluster:
         Without a partition and a key, the values go to the partitions in turn.
         """
         if self._producer is None:
-            self._producer = Producer({**self.client, "acks": "all", "linger.ms": 1}, logger=QUIET)
+            # One request at a time: of several, one that has to be sent again would come behind those after it.
+            in_order = {"acks": "all", "linger.ms": 1, "max.in.flight": 1}
+            self._producer = Producer({**self.client, **in_order}, logger=QUIET)
         # The producer's own look: one that knows a topic does not notice new partitions by itself for minutes.
         count = len(self._producer.list_topics(topic, timeout=10).topics[topic].partitions)
         delivered: list[Message] = []
