@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from forebay.devstack import DevStack
 
 # `make chaos` asks for more examples of each property.
-EXAMPLES = int(os.environ.get("FOREBAY_EXAMPLES", "100"))
+EXAMPLES = int(os.environ.get("FOREBAY_EXAMPLES", "50"))
 SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
 settings.register_profile("forebay", deadline=None, suppress_health_check=SLOW, max_examples=EXAMPLES)
 settings.load_profile("forebay")
