@@ -26,6 +26,9 @@ from forebay.pool.record import Record
 log = logging.getLogger("forebay.pool")
 
 CHUNK = 2_000  # messages taken from the library at once
+# The same while handlers have work: between two of these they have their turn. Python lets a thread go on for 5 ms, and
+# a handler that has waited 5 ms for its answer would wait as long again.
+SLICE = 50
 IDLE_POLL_S = 0.1
 COMMIT_LOOK_S = 0.005
 FULL_S = 1.0  # so long the queue may be full before partitions are paused: that throws away what was fetched
@@ -179,7 +182,8 @@ class Feed:
             if self._all_paused:
                 self._pause_all(False)
             # consume() waits until it has all that it was asked for, poll() until there is one.
-            messages: list[Any] = self._consumer.consume(min(room, CHUNK), 0)
+            most = SLICE if waiting else CHUNK
+            messages: list[Any] = self._consumer.consume(min(room, most), 0)
             if messages:
                 return messages
             message = self._consumer.poll(IDLE_POLL_S)
