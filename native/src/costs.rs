@@ -12,7 +12,6 @@ use crate::kafka::unpack::Unpackers;
 use crate::kafka::wire::{put_var_bytes, put_varlong};
 use arrow_schema::Schema;
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// Nanoseconds a record: to find it bad and of which kind; to skip it, over that; to find words for it, over
@@ -40,8 +39,12 @@ impl Sample {
             put_varlong(&mut body, 0);
             parcels.push(0, None, body.len(), |out| out.extend(&body));
         }
-        match parcels.take(true, 0).as_mut_slice() {
-            [parcel] => Ok(Sample { answer: parcel.sealed().to_vec(), count: values.len() }),
+        let mut answer = Vec::new();
+        match parcels.take(true, 0).as_slice() {
+            [parcel] => {
+                parcel.seal(&mut answer);
+                Ok(Sample { answer, count: values.len() })
+            }
             _ => Err("more records than one batch holds".into()),
         }
     }
@@ -78,26 +81,24 @@ pub fn costs(
     skipping.keep(Keep { most: 0, whole: false, told: 0 });
     routing.keep(Keep { most: usize::MAX, whole: true, told: 0 });
     let form = Form::new("source", Carried { value: true, most: 1 << 20 });
-    let post = Post::new(Client::get(Settings::new(&[])?)?, "letters".into(), form, Duration::ZERO);
-    let post = Arc::new(Mutex::new(post));
-    let lock = || crate::kafka::client::lock(&post);
-    lock().origins(std::iter::once(("topic", 0)));
-    lock().assume_partitions(1);
-    routing.letters = Some(post.clone());
+    let mut post = Post::new(Client::get(Settings::new(&[])?)?, "letters".into(), form, Duration::ZERO);
+    post.origins(std::iter::once(("topic", 0)));
+    post.assume_partitions(1);
+    routing.posted = true;
     let (mut bad, mut good) = (0, 0);
     let mut found = Vec::new();
     for _ in 0..rounds {
         let nothing = sample.time(|record| bad += usize::from(record.value.is_none()))?;
         let find = sample.time(|record| bad += usize::from(brief.decode(record.value).is_err()))?;
         let words = sample.time(|record| bad += usize::from(worded.decode(record.value).is_err()))?;
-        let skip = sample.time(|record| drop(skipping.push(0, 0, &mut good, record)))?;
-        let letter = sample.time(|record| drop(routing.push(0, 0, &mut good, record)))?;
+        let skip = sample.time(|record| drop(skipping.push(0, 0, &mut good, record, None)))?;
+        let letter = sample.time(|record| drop(routing.push(0, 0, &mut good, record, Some(&mut post))))?;
         found.push([nothing, find, skip, words, letter]);
         for rows in [&mut skipping, &mut routing] {
             rows.take_rejected();
             rows.stretches.clear();
         }
-        lock().clear();
+        post.clear();
     }
     if bad != 2 * rounds * values.len() || good > 0 {
         return Err("a record that is not bad".into());

@@ -168,6 +168,8 @@ type Format<'py> = (String, Bound<'py, PyAny>, HashMap<String, String>);
 #[pyclass(name = "Reader")]
 pub struct PyReader {
     reader: Reader,
+    /// Where refused records go, if it is not the caller who sees to them.
+    post: Option<Arc<Mutex<Post>>>,
 }
 
 #[pymethods]
@@ -195,7 +197,7 @@ impl PyReader {
         let settings = Settings::new(&settings).map_err(value_error)?;
         let client = Client::get(settings).map_err(value_error)?;
         let limits = Limits { rows: limits.0, bytes: limits.1, longest: limits.2 };
-        Ok(PyReader { reader: Reader::new(client, rows, limits) })
+        Ok(PyReader { reader: Reader::new(client, rows, limits), post: None })
     }
 
     fn add(&mut self, topic: String, partition: i32, start: i64, end: i64) {
@@ -213,13 +215,16 @@ impl PyReader {
     fn letters(&mut self, letters: &PyLetters) {
         let places = self.reader.ranges.iter().map(|range| (range.topic.as_str(), range.number));
         lock(&letters.post).origins(places);
-        self.reader.rows.letters = Some(letters.post.clone());
+        self.reader.rows.posted = true;
+        self.post = Some(letters.post.clone());
     }
 
     fn read<'py>(&mut self, py: Python<'py>, timeout_ms: u64) -> PyResult<Read<'py>> {
         let (columns, count) = py.detach(|| {
             guarded(|| {
-                self.reader.fill(Duration::from_millis(timeout_ms));
+                // Locked once for all of them, and not for each.
+                let mut post = self.post.as_ref().map(|post| lock(post));
+                self.reader.fill(Duration::from_millis(timeout_ms), post.as_deref_mut());
                 if self.reader.rows.count() > 0 { self.reader.rows.finish() } else { (Vec::new(), 0) }
             })
         })?;

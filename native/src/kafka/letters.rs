@@ -34,20 +34,36 @@ pub struct Carried {
 pub struct Form {
     source: String,
     carried: Carried,
+}
+
+/// The headers that are the same in all letters of a partition, a kind, a stage and a millisecond, up to where
+/// the offset comes.
+#[derive(Default)]
+pub struct Head {
+    bytes: Vec<u8>,
     now: i64,
-    /// The header that says when it failed.
-    failed_at: Vec<u8>,
+}
+
+impl Head {
+    /// Whether it is for letters of what failed now.
+    pub fn is_of(&self, now: i64) -> bool {
+        self.now == now
+    }
+}
+
+/// What the clock says, in milliseconds.
+pub fn now() -> i64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as i64)
 }
 
 impl Form {
     pub fn new(source: &str, carried: Carried) -> Self {
-        Form { source: source.into(), carried, now: 0, failed_at: Vec::new() }
+        Form { source: source.into(), carried }
     }
 
-    /// The headers that are the same in all letters of a partition, a kind and a stage.
-    pub fn head(&self, topic: &str, number: i32, kind: Kind, of_key: bool) -> Vec<u8> {
+    pub fn head(&self, topic: &str, number: i32, kind: Kind, of_key: bool, now: i64) -> Head {
         let stage = if of_key { "KEY_CONVERTER" } else { "VALUE_CONVERTER" };
-        let mut out = Vec::new();
+        let mut bytes = Vec::new();
         for (name, value) in [
             ("__connect.errors.topic", topic),
             ("__connect.errors.partition", &number.to_string()),
@@ -57,21 +73,13 @@ impl Form {
             ("__connect.errors.exception.class.name", kind.name()),
             ("forebay.source", &self.source),
             ("forebay.error.kind", kind.name()),
+            ("forebay.failed.at.ms", &now.to_string()),
         ] {
-            header(&mut out, name, value);
+            put_text(&mut bytes, name);
+            put_text(&mut bytes, value);
         }
-        out
-    }
-
-    /// Look at the clock: what is refused from here on failed now. Returns milliseconds.
-    pub fn now(&mut self) -> i64 {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as i64);
-        if now != self.now {
-            self.now = now;
-            self.failed_at.clear();
-            header(&mut self.failed_at, "forebay.failed.at.ms", &now.to_string());
-        }
-        now
+        bytes.extend_from_slice(OFFSET);
+        Head { bytes, now }
     }
 
     /// A letter takes about so many bytes, and hardly ever more.
@@ -88,7 +96,7 @@ impl Form {
     pub fn write(
         &self,
         out: &mut Vec<u8>,
-        head: &[u8],
+        head: &Head,
         offset: i64,
         refusal: &Refusal,
         record: Option<&Record<'_>>,
@@ -111,10 +119,8 @@ impl Form {
         if own_count > 0 {
             out.extend_from_slice(own);
         }
-        out.extend_from_slice(head);
-        out.extend_from_slice(&self.failed_at);
+        out.extend_from_slice(&head.bytes);
         let mut digits = itoa::Buffer::new();
-        out.extend_from_slice(OFFSET);
         put_text(out, digits.format(offset));
         out.extend_from_slice(MESSAGE);
         let said = out.len();
@@ -139,11 +145,6 @@ impl Form {
         out.extend_from_slice(HEADERS);
         put_text(out, digits.format(own_count));
     }
-}
-
-fn header(out: &mut Vec<u8>, name: &str, value: &str) {
-    put_text(out, name);
-    put_text(out, value);
 }
 
 #[inline]

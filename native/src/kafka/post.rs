@@ -5,7 +5,7 @@
 use crate::kafka::batches::Record;
 use crate::kafka::client::{Client, refused};
 use crate::kafka::connection::{Connection, HEAD};
-use crate::kafka::letters::Form;
+use crate::kafka::letters::{self, Form, Head};
 use crate::kafka::messages::{PRODUCE, produce, read_produce};
 use crate::kafka::parcels::{Letter, Parcel, Parcels, Slot};
 use crate::kafka::rows::{Stretch, stretch};
@@ -34,7 +34,7 @@ struct Flight {
 struct Origin {
     topic: String,
     number: i32,
-    heads: [[Vec<u8>; 2]; Kind::ALL.len()],
+    heads: [[Head; 2]; Kind::ALL.len()],
 }
 
 /// A letter that nobody has granted yet.
@@ -54,6 +54,7 @@ pub struct Post {
     now: i64,
     queue: VecDeque<Parcel>,
     flights: HashMap<i32, Flight>,
+    sealed: Vec<u8>, // the parcel that is being sent
     returned: Vec<Letter>,
     /// Why nothing can be written: told as soon as somebody asks.
     broken: Option<Trouble>,
@@ -82,6 +83,7 @@ impl Post {
             now: 0,
             queue: VecDeque::new(),
             flights: HashMap::new(),
+            sealed: Vec::new(),
             returned: Vec::new(),
             broken: None,
             unwritten: 0,
@@ -105,7 +107,7 @@ impl Post {
     /// Write a letter. It is not sent until it is granted.
     pub fn stage(&mut self, range: usize, offset: i64, refusal: &Refusal, record: Option<&Record<'_>>) {
         if self.staged.is_empty() {
-            self.now = self.form.now();
+            self.now = letters::now();
         }
         if self.parcels.is_none() {
             self.find_partitions();
@@ -116,8 +118,8 @@ impl Post {
         };
         let (form, origin) = (&self.form, &mut self.origins[range]);
         let head = &mut origin.heads[refusal.kind as usize][usize::from(refusal.of_key)];
-        if head.is_empty() {
-            *head = form.head(&origin.topic, origin.number, refusal.kind, refusal.of_key);
+        if !head.is_of(self.now) {
+            *head = form.head(&origin.topic, origin.number, refusal.kind, refusal.of_key, self.now);
         }
         let size = form.most(refusal, record);
         let slot = parcels.push(self.now, record.and_then(|record| record.key), size, |out| {
@@ -145,7 +147,7 @@ impl Post {
 
     /// Where no broker is asked.
     pub fn assume_partitions(&mut self, count: usize) {
-        self.parcels = Some(Parcels::new(count, self.form.now()));
+        self.parcels = Some(Parcels::new(count, letters::now()));
     }
 
     /// Forget all letters.
@@ -258,7 +260,7 @@ impl Post {
     }
 
     /// Send a parcel; back into the queue with it where that is not possible yet.
-    fn send(&mut self, mut parcel: Parcel) -> Result<(), Trouble> {
+    fn send(&mut self, parcel: Parcel) -> Result<(), Trouble> {
         let node = match self.connect(parcel.number) {
             Ok(node) => node,
             Err(trouble) => {
@@ -273,8 +275,9 @@ impl Post {
             return Ok(());
         };
         let number = parcel.number;
-        let bytes = parcel.sealed();
-        let sent = flight.connection.send_with(PRODUCE, produce(&self.topic, number, bytes.len()), bytes);
+        parcel.seal(&mut self.sealed);
+        let request = produce(&self.topic, number, self.sealed.len());
+        let sent = flight.connection.send_with(PRODUCE, request, &self.sealed);
         match sent {
             Ok(()) => {
                 if flight.parcels.is_empty() {

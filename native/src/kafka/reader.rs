@@ -9,6 +9,7 @@ use crate::kafka::batches::{Batches, Step};
 use crate::kafka::client::{Client, refused};
 use crate::kafka::connection::{Connection, HEAD};
 use crate::kafka::messages::{FETCH, Fetched, Wanted, fetch, read_fetch};
+use crate::kafka::post::Post;
 use crate::kafka::rows::Rows;
 use crate::kafka::trouble::{FAULT, OFFSET_OUT_OF_RANGE, Trouble, UNKNOWN_TOPIC, passes};
 use crate::kafka::unpack::Unpackers;
@@ -127,11 +128,11 @@ impl Reader {
     }
 
     /// Fill the rows until they are full, every range is read, a schema is wanted, there is an event, or the
-    /// time is over.
-    pub fn fill(&mut self, timeout: Duration) {
+    /// time is over. The post takes what is refused, if it is `posted`.
+    pub fn fill(&mut self, timeout: Duration, mut post: Option<&mut Post>) {
         let until = Instant::now() + timeout;
         loop {
-            self.decode();
+            self.decode(post.as_deref_mut());
             if full(&self.rows, &self.limits)
                 || self.wanted.is_some()
                 || !self.events.is_empty()
@@ -158,7 +159,7 @@ impl Reader {
     }
 
     /// Decode what has arrived, until the rows are full.
-    fn decode(&mut self) {
+    fn decode(&mut self, mut post: Option<&mut Post>) {
         while let Some((index, mut batches)) = self.batches.take() {
             let range = &mut self.ranges[index];
             while range.is_open() {
@@ -169,7 +170,8 @@ impl Reader {
                 let fault = match batches.next(&mut self.unpackers) {
                     Ok(Step::Record(record)) if record.offset < range.end => {
                         let next = record.offset + 1;
-                        self.wanted = self.rows.push(index, range.number, &mut range.good, &record);
+                        let post = post.as_deref_mut();
+                        self.wanted = self.rows.push(index, range.number, &mut range.good, &record, post);
                         if self.wanted.is_some() {
                             batches.again();
                             self.batches = Some((index, batches));
@@ -180,7 +182,8 @@ impl Reader {
                     }
                     Ok(Step::TooLong(offset, length)) if offset < range.end => {
                         range.next = offset + 1;
-                        self.rows.too_long(index, offset, range.good, length, self.limits.longest);
+                        let (longest, post) = (self.limits.longest, post.as_deref_mut());
+                        self.rows.too_long(index, offset, range.good, length, longest, post);
                         None
                     }
                     Ok(Step::Record(_) | Step::TooLong(..)) => {

@@ -3,12 +3,10 @@
 use crate::columns::{Column, Data};
 use crate::decoder::{self, Decoder};
 use crate::kafka::batches::{Header, Record};
-use crate::kafka::client::lock;
 use crate::kafka::post::Post;
 use crate::refusal::{Kind, Refusal, Wanted};
 use arrow_data::ArrayData;
 use arrow_schema::{Fields, Schema};
-use std::sync::{Arc, Mutex};
 
 /// Where a column of the batch comes from.
 #[derive(Clone, Copy)]
@@ -43,8 +41,8 @@ pub struct Rows {
     pub counted: [usize; Kind::ALL.len()],
     pub stretches: Vec<Stretch>,
     refused: usize,
-    /// Where the refused go, if it is not the caller who sees to that.
-    pub letters: Option<Arc<Mutex<Post>>>,
+    /// Whether the refused go into a post, and it is not the caller who sees to them.
+    pub posted: bool,
     lettered: usize,
 }
 
@@ -147,7 +145,7 @@ impl Rows {
             counted: Default::default(),
             stretches: Vec::new(),
             refused: 0,
-            letters: None,
+            posted: false,
             lettered: 0,
         })
     }
@@ -162,7 +160,7 @@ impl Rows {
     }
 
     /// Append one record, or put it among the rejected; do neither and say which schema must be learned first.
-    /// `good` counts those of its range that are not refused.
+    /// `good` counts those of its range that are not refused, which the post takes, if they are `posted`.
     #[inline]
     pub fn push(
         &mut self,
@@ -170,6 +168,7 @@ impl Rows {
         partition: i32,
         good: &mut usize,
         record: &Record<'_>,
+        post: Option<&mut Post>,
     ) -> Option<Wanted> {
         match self.take(partition, record) {
             Ok(0) => {
@@ -182,7 +181,7 @@ impl Rows {
                 *good += 1;
             }
             Err(Refusal { wants: Some(wanted), .. }) => return Some(wanted),
-            Err(refusal) => self.reject(range, record.offset, *good, refusal, Some(record)),
+            Err(refusal) => self.reject(range, record.offset, *good, refusal, Some(record), post),
         }
         self.bytes += record.value.map_or(0, <[u8]>::len);
         None
@@ -201,19 +200,20 @@ impl Rows {
         before: usize,
         refusal: Refusal,
         record: Option<&Record<'_>>,
+        post: Option<&mut Post>,
     ) {
         self.refused += 1;
         let kept = self.keeps();
-        let told = if self.letters.is_some() { self.rejected.len() < self.keep.told } else { kept };
-        if let Some(letters) = self.letters.as_ref().filter(|_| kept) {
+        let told = if self.posted { self.rejected.len() < self.keep.told } else { kept };
+        if let Some(post) = post.filter(|_| kept) {
             self.lettered += 1;
-            lock(letters).stage(range, offset, &refusal, record);
+            post.stage(range, offset, &refusal, record);
         }
         if !kept {
             stretch(&mut self.stretches, range, offset);
         }
         if told {
-            let whole = self.keep.whole && self.letters.is_none();
+            let whole = self.keep.whole && !self.posted;
             let record = record.filter(|_| whole).map(Whole::of);
             self.rejected.push(Rejected { range, offset, before, refusal, record });
         } else {
@@ -224,13 +224,13 @@ impl Rows {
 
     /// Whether the next refused record is a letter, or handed over.
     fn keeps(&self) -> bool {
-        let kept = if self.letters.is_some() { self.lettered } else { self.rejected.len() };
+        let kept = if self.posted { self.lettered } else { self.rejected.len() };
         kept < self.keep.most
     }
 
     /// Why a record is refused is found out only where somebody will hear of it.
     fn choose_words(&mut self) {
-        let brief = !self.keeps() && (self.letters.is_none() || self.rejected.len() >= self.keep.told);
+        let brief = !self.keeps() && (!self.posted || self.rejected.len() >= self.keep.told);
         [&mut self.values, &mut self.keys].into_iter().flatten().for_each(|decoder| decoder.brief = brief);
     }
 
@@ -241,12 +241,20 @@ impl Rows {
     }
 
     /// A record that is longer than a task may hold.
-    pub fn too_long(&mut self, range: usize, offset: i64, before: usize, length: usize, longest: usize) {
+    pub fn too_long(
+        &mut self,
+        range: usize,
+        offset: i64,
+        before: usize,
+        length: usize,
+        longest: usize,
+        post: Option<&mut Post>,
+    ) {
         let refusal = Refusal::new(
             Kind::PayloadTooLarge,
             format!("a record of {length} bytes, and fetch.budget.bytes is {longest}"),
         );
-        self.reject(range, offset, before, refusal, None);
+        self.reject(range, offset, before, refusal, None, post);
     }
 
     /// How many rows the record is.
