@@ -65,7 +65,11 @@ def arguments() -> argparse.Namespace:
     parser.add_argument(
         "--claims", default=",".join(CLAIMS), help="some of %(default)s; others than all print only"
     )
-    parser.add_argument("--publish", action="store_true", help="write RESULTS.md with these claims only")
+    parser.add_argument(
+        "--publish",
+        action="store_true",
+        help="put these claims into RESULTS.md, in place of what it has of them",
+    )
     parser.add_argument("--only", default="", help='cases of the grid with these words: "json windows"')
     parser.add_argument(
         "--peers", default="", help="peers of the grid with one of these words: forebay,flink"
@@ -127,17 +131,28 @@ def main() -> None:
     write(RESULTS if whole or given.publish else QUICK_RESULTS, given, sections, words)
 
 
+def command(given: argparse.Namespace) -> str:
+    """What to type to measure the same again."""
+    words = [f"--{flag}" for flag in ("quick", "full", "publish") if getattr(given, flag)]
+    words += [f"--claims {given.claims}"] if given.claims != ",".join(CLAIMS) else []
+    words += [f"--{name} '{value}'" for name in ("only", "peers") if (value := getattr(given, name))]
+    words += [
+        f"--{name} {value}"
+        for name, _, quick, full in NUMBERS
+        if (value := getattr(given, name.replace("-", "_"))) != (quick if given.quick else full)
+    ]
+    return " ".join(["python -m benchmarks", *words])
+
+
 def write(target: Path, given: argparse.Namespace, sections: list[report.Section], words: Console) -> None:
     for figure in [figure for section in sections for figure in section.figures]:
         try:
             draw(figure, target.parent / report.PLOTS, WORK)
         except PeerError as error:  # without its plot a table is still a result
             words.print(without_paths(str(error)), markup=False)
-    flags = [f"--{flag}" for flag in ("quick", "full") if getattr(given, flag)]
-    flags += [f"--claims {given.claims} --publish"] if given.publish else []
-    numbers = [f"--{name} {getattr(given, name.replace('-', '_'))}" for name, *_ in NUMBERS]
-    command = " ".join(["python -m benchmarks", *flags, *numbers])
-    report.write(target, report.document(machine.describe(), command, sections))
+    origin = f"`{command(given)}`, {machine.describe()}"
+    before = target.read_text(encoding="utf-8") if given.publish and target.exists() else ""
+    report.write(target, report.document(origin, sections, before))
     words.print(f"written to {target.relative_to(ROOT)}")
 
 

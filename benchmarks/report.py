@@ -162,9 +162,19 @@ def ratio_notes(rounds: Sequence[Round], ours: str, theirs: str) -> tuple[str, .
     return tuple(lines)
 
 
-def document(machine: str, command: str, sections: Sequence[Section]) -> str:
-    head = f"# Results\n\nWritten by `{command}`. {machine}\n\nOnly what that run measured."
-    return "\n\n".join([head, *(section.markdown() for section in sections)]) + "\n"
+HEAD = "# Results\n\nEach part says which run measured it, and says only what that run measured."
+
+
+def document(origin: str, sections: Sequence[Section], before: str = "") -> str:
+    """All sections, each with its origin under its title; those of `before` that are not among them stay as they are."""
+    parts = {}
+    for text in before.split("\n## ")[1:]:
+        title, _, body = text.partition("\n")
+        parts[title] = f"## {title}\n{body.rstrip()}"
+    for section in sections:
+        title, body = section.markdown().split("\n\n", 1)
+        parts[section.title] = f"{title}\n\n*{origin}*\n\n{body}"
+    return "\n\n".join([HEAD, *parts.values()]) + "\n"
 
 
 def write(path: Path, text: str) -> None:

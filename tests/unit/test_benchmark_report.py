@@ -71,6 +71,24 @@ def test_the_document_names_no_folder_of_this_machine() -> None:
     assert without_paths(f"{Path.home()}/elsewhere") == "~/elsewhere"
 
 
+def test_claims_that_are_measured_again_replace_themselves_and_leave_the_others() -> None:
+    def section(title: str, figure: str) -> report.Section:
+        return report.Section(title, "How.", (report.Grid(("a",), ((figure,),), title="by a"),), ("so",))
+
+    old = report.document("monday", [section("One", "1"), section("Two", "2"), section("Three", "3")])
+    new = report.document("friday", [section("Two", "22"), section("Four", "4")], old)
+    one, two, three, four = (report.document("", [section(t, f)]) for t, f in (("One", "1"), ("Two", "22"), ("Three", "3"), ("Four", "4")))  # fmt: skip
+    for whole, day in ((one, "monday"), (two, "friday"), (three, "monday"), (four, "friday")):
+        assert whole.removeprefix(report.HEAD).strip().replace("**\n", f"*{day}*\n") in new
+    assert [line for line in new.splitlines() if line.startswith("## ")] == [
+        "## One",
+        "## Two",
+        "## Three",
+        "## Four",
+    ]
+    assert report.document("x", [], new) == new
+
+
 def samples(*rss: int) -> list[Sample]:
     return [Sample(float(at), 0, {"1": size, "2": size}, 0, 0) for at, size in enumerate(rss)]
 

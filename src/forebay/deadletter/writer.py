@@ -160,6 +160,7 @@ def producer_settings(options: Options, brokers: str | None = None) -> dict[str,
         "reconnect.backoff.max.ms": 2_000,
         "message.max.bytes": 1_000_000_000,  # how much the topic takes is for the topic to say
         "linger.ms": 5,
+        "compression.type": "lz4",  # most of a letter are headers that the one before it had too
     }
 
 
