@@ -68,12 +68,12 @@ def test_every_record_is_handled_once_in_its_order_and_all_is_committed(
 
     async def handle(record: Record) -> None:
         seen.begin(record)
-        await asyncio.sleep(0.001)
+        await asyncio.sleep(0.005)
         seen.end(record)
 
     def handle_plainly(record: Record) -> None:
         seen.begin(record)
-        time.sleep(0.001)
+        time.sleep(0.005)
         seen.end(record)
 
     pool = pool_on(cluster, keyed, order=order, workers=20)

@@ -26,9 +26,11 @@ from forebay.pool.record import Record
 log = logging.getLogger("forebay.pool")
 
 CHUNK = 2_000  # messages taken from the library at once
-# The same while handlers have work: between two of these they have their turn. Python lets a thread go on for 5 ms, and
-# a handler that has waited 5 ms for its answer would wait as long again.
+# The same while handlers that wait for something have work: between two of these they have their turn. Python lets a
+# thread go on for 5 ms, and a handler that has waited 5 ms for its answer would wait as long again.
 SLICE = 50
+QUICK_S = 0.002  # handlers that take less have the processor to wait for, and gain nothing by it
+PACE = 1_000  # records after which it is looked again how long handlers take
 IDLE_POLL_S = 0.1
 COMMIT_LOOK_S = 0.005
 FULL_S = 1.0  # so long the queue may be full before partitions are paused: that throws away what was fetched
@@ -88,6 +90,7 @@ class Feed:
         self._full_since: float | None = None
         self._all_paused = False
         self._complained = float("-inf")
+        self._slow, self._pace = True, (0.0, 0)
         self._ends: dict[Partition, int] = {}
         self.quiet = False  # fetch nothing more, and poll on
         self.leases: dict[Partition, Lease] = {}
@@ -182,7 +185,7 @@ class Feed:
             if self._all_paused:
                 self._pause_all(False)
             # consume() waits until it has all that it was asked for, poll() until there is one.
-            most = SLICE if waiting else CHUNK
+            most = SLICE if waiting and self._handlers_wait() else CHUNK
             messages: list[Any] = self._consumer.consume(min(room, most), 0)
             if messages:
                 return messages
@@ -201,6 +204,14 @@ class Feed:
             self._pause_all(True)
         message = self._consumer.poll(IDLE_POLL_S)
         return [] if message is None else [message]
+
+    def _handlers_wait(self) -> bool:
+        """Whether handlers have lately taken longer than they would with nothing to wait for."""
+        spent, done = self._crew.total_s - self._pace[0], self._crew.completed - self._pace[1]
+        if done >= PACE:
+            self._pace = self._crew.total_s, self._crew.completed
+            self._slow = spent / done > QUICK_S
+        return self._slow
 
     def _receive(self, messages: Sequence[Any]) -> None:
         runs: dict[Partition, list[Any]] = {}
