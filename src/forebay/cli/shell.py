@@ -60,7 +60,7 @@ def sql(
             return
         script = sys.stdin.read() if execute in (None, "-") else execute
         assert script is not None
-        for result in session.execute(script):
+        for result in session.each(script):
             show(result, output)
 
 
@@ -117,9 +117,12 @@ def _one(session: Session, statement: str, output: Output) -> None:
         if name:
             _follow(session, name)
             return
-        with words.status("…"):
-            results = session.execute(statement)
-        for result in results:
+        results = session.each(statement)
+        while True:
+            with words.status("…"):
+                result = next(results, None)
+            if result is None:
+                return
             show(result, output)
     except ForebayError as error:
         words.print(str(error), markup=False, highlight=False, style="red", soft_wrap=True)

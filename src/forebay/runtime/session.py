@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import reduce
 from pathlib import Path
@@ -121,8 +121,13 @@ class Session:
 
     def execute(self, script: str) -> list[Result]:
         """Run statements separated by semicolons; the first that fails ends it and leaves nothing of itself."""
+        return list(self.each(script))
+
+    def each(self, script: str) -> Iterator[Result]:
+        """The same, with each result as soon as it is there: one that fails takes away none of those before it."""
         self._check_open()
-        return [self._run(statement, script) for statement in language.parse(script)]
+        for statement in language.parse(script):
+            yield self._run(statement, script)
 
     def sql(self, text: str) -> Result:
         """Run one statement: `.show()`, `.arrow()`, `.pl()`, `.df()` or `.fetchall()` its result."""
