@@ -31,9 +31,10 @@ test: setup ## all tests, on a real broker and real Spark, with coverage
 test-fast: setup ## what needs neither broker nor Spark
 	@$(PY) -m pytest -q tests/unit tests/property $(ARGS)
 
+# Built in the user's cache, where the wheel is, too: its dependencies are compiled once, and not in every clone.
 test-native: setup ## the tests that the native reader's crate has of its own, where cargo is there
 	@if command -v cargo >/dev/null 2>&1 && (cd native && cargo fetch --quiet 2>/dev/null); then \
-		cd native && CARGO_PROFILE_DEV_DEBUG=0 cargo test --quiet; \
+		cd native && CARGO_TARGET_DIR="$${XDG_CACHE_HOME:-$$HOME/.cache}/forebay/cargo" CARGO_PROFILE_DEV_DEBUG=0 cargo test --quiet; \
 	else echo "no cargo, or not the crate's dependencies: its own tests are left out"; fi
 
 test-flock: setup ## Flock's own store suites and a Flock program on the blackboard, in a Python 3.12 of its own
