@@ -255,4 +255,20 @@ mod tests {
             assert!(sealed.len() < parcel.size() / 10);
         }
     }
+
+    #[test]
+    fn what_does_not_get_smaller_is_packed_as_it_is() {
+        let mut state = 1_u64;
+        let noise: Vec<u8> = std::iter::repeat_with(|| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (state >> 56) as u8
+        })
+        .take(3 * BLOCK + 5)
+        .collect();
+        let (mut packed, mut unpacked) = (Vec::new(), Vec::new());
+        pack(&noise, &mut packed);
+        assert!(packed.len() < noise.len() + 64);
+        assert!(FrameDecoder::new(packed.as_slice()).read_to_end(&mut unpacked).is_ok());
+        assert_eq!(unpacked, noise);
+    }
 }
