@@ -105,6 +105,9 @@ def test_run_until_caught_up_and_then_look_at_it_from_every_side(
     lines = [json.loads(line) for line in out.splitlines()]
     assert {(row["k"], row["total"]) for row in lines} == {("a", 90), ("b", 100)}
 
+    code, out, _ = quick(home, "sql", "-e", "SHOW VIEWS", "-o", "jsonl")
+    assert code == 0
+    assert [json.loads(line)["name"] for line in out.splitlines()] == ["plain", "sums"]
     # What comes before a statement that is wrong is there all the same.
     query = "SELECT k, total FROM sums ORDER BY k; SHOW VIEWS; SELECT * FROM nosuch"
     code, out, words = forebay(home, "sql", "-e", query, "-o", "jsonl", **settings)

@@ -10,10 +10,12 @@ const HEAD: usize = 61;
 /// Bytes that the length of a record takes, from 64 bytes to 8 KB.
 const USUAL: usize = 2;
 const MOST_SPARE: usize = 8;
-/// Packed as LZ4, in a frame of independent blocks without checksums: its magic number, and which blocks.
+/// What the attributes of a batch call LZ4.
 const LZ4: i16 = 3;
+/// A frame of LZ4 begins so, if its blocks are independent, of 64 KB at most, and without checksums.
 const FRAME: [u8; 7] = [0x04, 0x22, 0x4d, 0x18, 0x60, 0x40, 0x82];
 const BLOCK: usize = 64 << 10;
+/// In the length of a block that is not packed.
 const AS_IT_IS: u32 = 1 << 31;
 
 /// A record batch that is being filled, or is on its way.
@@ -199,16 +201,15 @@ fn pack(bytes: &[u8], out: &mut Vec<u8>) {
     for block in bytes.chunks(BLOCK) {
         let start = out.len() + 4;
         out.resize(start + get_maximum_output_size(block.len()), 0);
-        let mut size = match compress_into(block, &mut out[start..]) {
-            Ok(size) if size < block.len() => size as u32,
+        let (size, mark) = match compress_into(block, &mut out[start..]) {
+            Ok(size) if size < block.len() => (size, 0),
             _ => {
                 out[start..start + block.len()].copy_from_slice(block);
-                block.len() as u32 | AS_IT_IS
+                (block.len(), AS_IT_IS)
             }
         };
-        out[start - 4..start].copy_from_slice(&size.to_le_bytes());
-        size &= !AS_IT_IS;
-        out.truncate(start + size as usize);
+        out[start - 4..start].copy_from_slice(&(size as u32 | mark).to_le_bytes());
+        out.truncate(start + size);
     }
     out.extend_from_slice(&[0; 4]);
 }
