@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from forebay.errors import ArtifactError, FencedError, ForebayError, UnreachableError
+from forebay.kafka.callbacks import called_back
 from forebay.kafka.settings import CLIENT_LOG, connection_settings, translate
 from forebay.options import Options
 
@@ -61,6 +62,7 @@ class _Write:
         self.placed: Placed = {}
         self.error: KafkaError | None = None
 
+    @called_back
     def delivered(self, error: KafkaError | None, message: Message) -> None:
         self.left -= 1
         if error is not None:
@@ -149,6 +151,7 @@ class Writer:
         self._ended.set()
         self._thread.join()
 
+    @called_back
     def _delivered(self, write: _Write, error: KafkaError | None, message: Message) -> None:
         write.delivered(error, message)
         if write.left:
@@ -161,7 +164,8 @@ class Writer:
 
     def _run(self) -> None:
         while not self._ended.is_set():
-            self._producer.poll(POLL_S)
+            with contextlib.suppress(KafkaException):  # it has failed for good, as each write hears by itself
+                self._producer.poll(POLL_S)
 
 
 class TransactionalWriter:
@@ -254,10 +258,7 @@ class TransactionalWriter:
             for write in writes:
                 for record in write.records:
                     produce(self._producer, record, write.delivered, lambda: self._producer.poll(POLL_S))
-            # A fatal error that comes while callbacks run is raised among them, and the call fails with a fault
-            # of Python's instead. The commit has the error itself.
-            with contextlib.suppress(SystemError):
-                self._producer.flush(PATIENCE_S)
+            self._producer.flush(PATIENCE_S)
             for write in writes:
                 if write.error is not None and write.error.code() == KafkaError.MSG_SIZE_TOO_LARGE:
                     raise fault(write.error, self._options, doing)

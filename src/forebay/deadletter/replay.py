@@ -35,6 +35,7 @@ from forebay.deadletter.where import Condition, everything
 from forebay.deadletter.whole import RecordGoneError, whole
 from forebay.errors import OffsetOutOfRangeError, ReplayFailedError, UnknownTopicError
 from forebay.kafka.admin import Cluster
+from forebay.kafka.callbacks import called_back
 from forebay.kafka.offsets import Range
 from forebay.kafka.settings import CLIENT_LOG, connection_settings, translate
 from forebay.options import Options
@@ -221,6 +222,7 @@ class Replayer:
     ) -> None:
         identity = item.entry.identity
 
+        @called_back
         def delivered(error: KafkaError | None, message: Message) -> None:
             if error is None:
                 sent[identity] = (message.partition(), message.offset())

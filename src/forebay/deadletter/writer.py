@@ -20,6 +20,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from forebay.deadletter.letter import Letter
 from forebay.errors import AuthError, DeadLetterError, ForebayError, UnreachableError
+from forebay.kafka.callbacks import called_back
 from forebay.kafka.settings import CLIENT_LOG, REFUSALS, address, connection_settings, translate
 from forebay.options import Options
 
@@ -116,6 +117,7 @@ class LetterProducer(Producer):  # type: ignore[misc]
         """What was refused before was of another task, which got over it."""
         self.refusal = None
 
+    @called_back
     def _on_error(self, error: KafkaError) -> None:
         if error.code() in REFUSALS:
             self.refusal = error
@@ -213,6 +215,7 @@ class KafkaDestination:
     def close(self) -> None:
         """What was sent without a flush may arrive or not: the task that is repeated sends it again."""
 
+    @called_back
     def _delivered(self, letter: Letter, error: KafkaError | None, _: Message) -> None:
         self._waiting -= 1
         if error is not None:

@@ -17,12 +17,22 @@ from forebay.errors import (
     UnknownTopicError,
     UnreachableError,
 )
+from forebay.kafka.callbacks import called_back
 from forebay.options import Options
 
 # The library logs to stderr by itself unless it is given a logger; a person should see our words, once.
-CLIENT_LOG = logging.getLogger("forebay.kafka.client")
-CLIENT_LOG.addHandler(logging.NullHandler())
-CLIENT_LOG.propagate = False
+_client_log = logging.getLogger("forebay.kafka.client")
+_client_log.addHandler(logging.NullHandler())
+_client_log.propagate = False
+
+
+class ClientLog:
+    """As much of a logger as the library calls."""
+
+    log = staticmethod(called_back(_client_log.log))
+
+
+CLIENT_LOG = ClientLog()
 
 _AUTH_CODES = {
     KafkaError._AUTHENTICATION,

@@ -17,6 +17,7 @@ import orjson
 from confluent_kafka import OFFSET_INVALID, Consumer, KafkaError, KafkaException, TopicPartition
 
 from forebay.errors import AuthError, ConnectorError, ForebayError, NoOffsetError, UnknownTopicError
+from forebay.kafka.callbacks import called_back
 from forebay.kafka.settings import address, translate
 from forebay.options import Options
 from forebay.pool.crew import Crew
@@ -98,6 +99,7 @@ class Feed:
         self.rebalances = 0
         self.refusal: KafkaError | None = None
 
+    @called_back
     def on_error(self, error: KafkaError) -> None:
         """The library's word on its connections."""
         if error.code() in (KafkaError._AUTHENTICATION, KafkaError._SSL):
@@ -152,6 +154,7 @@ class Feed:
                     "the consumer could not leave its group in time: its partitions wait for the session to end"
                 )
 
+    @called_back
     def on_statistics(self, text: str) -> None:
         """The library's own figures, from time to time: where each partition ends."""
         topics = orjson.loads(text)["topics"]
@@ -302,6 +305,7 @@ class Feed:
 
     # -- the group -----------------------------------------------------------------------------------
 
+    @called_back
     def _assigned(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         self.rebalances += 1
         found = self._committed(partitions)
@@ -336,6 +340,7 @@ class Feed:
                 )
         return {(tp.topic, tp.partition): (tp.offset, tp.metadata) for tp in answer if tp.error is None}
 
+    @called_back
     def _revoked(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         leases = self._leave(partitions)
         if not self._crew.wait_until_idle(leases, self._drain_s):
@@ -348,6 +353,7 @@ class Feed:
         self._set_paused([lease for lease in leases if lease.paused], False)
         log.info("revoked: %s", _names(partitions))
 
+    @called_back
     def _lost(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         """Somebody else may have them already: nothing is committed."""
         leases = self._leave(partitions)
