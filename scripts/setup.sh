@@ -37,6 +37,10 @@ find_java() {
     return 1
 }
 
+if [ -f .venv/.begun ]; then # and never ended: some package may be there by half
+    say "the last set-up was cut off: .venv is made anew"
+    rm -rf .venv
+fi
 if [ ! -x .venv/bin/python ]; then
     python=$(find_python)
     [ -n "$python" ] || fail "Python 3.11 or newer is needed, and was not found (set PYTHON=/path/to/python3)"
@@ -51,9 +55,15 @@ fi
 
 if [ ! -f .venv/.locked ] || ! cmp -s requirements.lock .venv/.locked; then
     say "installing the locked dependencies (a few minutes the first time)"
+    touch .venv/.begun
+    # What builds the native reader comes first: cargo has work for the cores while the others are downloaded.
+    sed -n '/^maturin==/,/[^\\]$/p' requirements.lock >.venv/.maturin
+    .venv/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps -r .venv/.maturin
+    sh scripts/native.sh build &
+    building=$!
     .venv/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
     cp requirements.lock .venv/.locked
-    rm -f .venv/.project
+    rm -f .venv/.project .venv/.begun
 fi
 if [ ! -f .venv/.project ] || ! cmp -s pyproject.toml .venv/.project; then
     .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
@@ -66,4 +76,5 @@ if ! find_java; then
     find_java || fail "Java 17 or newer is needed, and apt did not bring it"
 fi
 
-sh scripts/native.sh
+if [ -n "${building:-}" ]; then wait "$building"; else sh scripts/native.sh build; fi
+sh scripts/native.sh install
