@@ -17,7 +17,6 @@ from forebay.kafka.connector import KafkaSource
 from forebay.kafka.native_reader import NativeReader
 from forebay.kafka.offsets import KafkaSplit
 from forebay.kafka.rows import RowDecoder
-from forebay.kafka.settings import CLIENT_LOG
 from forebay.native import native
 
 MakeSource = Callable[[dict[str, str]], KafkaSource]
@@ -52,9 +51,10 @@ def reader(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> I
 def said(caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]) -> Iterator[Callable[[], str]]:
     """All that was logged or printed, by the client library too, which keeps to a log of its own."""
     caplog.set_level(logging.DEBUG)
-    CLIENT_LOG.addHandler(caplog.handler)
+    client_log = logging.getLogger("forebay.kafka.client")
+    client_log.addHandler(caplog.handler)
     yield lambda: caplog.text + "".join(capfd.readouterr())
-    CLIENT_LOG.removeHandler(caplog.handler)
+    client_log.removeHandler(caplog.handler)
 
 
 def fails(action: Callable[[], Any], within_s: float = 10) -> AuthError:
