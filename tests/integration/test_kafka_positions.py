@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -19,6 +20,7 @@ from forebay.errors import (
     TopicRecreatedError,
     UnknownTopicError,
 )
+from forebay.kafka.admin import Cluster as KafkaCluster
 from forebay.kafka.connector import KafkaSource
 from forebay.kafka.offsets import Position
 
@@ -325,3 +327,30 @@ def test_a_pattern_that_matches_nothing_is_an_error_at_open(
     del options["topic"]
     with pytest.raises(UnknownTopicError, match=r"matches 'nothing-like-it-\.\*'"):
         kafka_source(options | {"topic.pattern": "nothing-like-it-.*"}).open()
+
+
+def test_the_longer_nothing_comes_the_less_the_broker_is_asked_and_a_record_still_shows_at_once(
+    cluster: Cluster, kafka_source: MakeSource, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = cluster.make_topic(1)
+    source = kafka_source(cluster.kafka_options(topic) | {"poll.timeout.ms": "1000"})
+    source.open()
+    start, asked = source.initial_offsets(), 0
+    latest = KafkaCluster.latest
+
+    def counted(self: KafkaCluster, partitions: Any) -> Any:
+        nonlocal asked
+        asked += 1
+        return latest(self, partitions)
+
+    monkeypatch.setattr(KafkaCluster, "latest", counted)
+    eventually(
+        lambda: source.latest_offsets(start, None) == start and source.quiet_s > 5, "five quiet seconds"
+    )
+    asked = 0
+    assert source.latest_offsets(start, None) == start
+    assert 2 <= asked <= 11
+    cluster.produce(topic, [b"x"])
+    began = time.monotonic()
+    assert source.latest_offsets(start, None) != start
+    assert time.monotonic() - began < 0.9

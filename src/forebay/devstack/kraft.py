@@ -47,6 +47,8 @@ def server_properties(
         # A killed broker may come back only when its old session has ended; the default is 9 s.
         "broker.session.timeout.ms": "3000",
         "broker.heartbeat.interval.ms": "500",
+        # Records that only say that the controller lives, twice a second, to followers that it does not have.
+        "metadata.max.idle.interval.ms": "0",
         # One broker holds every internal topic; few partitions make their creation quick.
         "offsets.topic.replication.factor": "1",
         "offsets.topic.num.partitions": "4",

@@ -66,7 +66,8 @@ if TYPE_CHECKING:
 log = logging.getLogger("forebay.kafka")
 
 METADATA_AGE_S = 1.0  # how long a list of topics and partitions is good: new ones show within it
-POLL_STEP_S = 0.02
+# How long to wait before looking again: the longer there was nothing, the longer, as long as that adds little to it.
+STEP_S, LONGEST_STEP_S, STEP_SHARE = 0.02, 0.1, 0.02
 
 
 class KafkaSource(SourceConnector):
@@ -81,6 +82,7 @@ class KafkaSource(SourceConnector):
         self._topics_at = 0.0
         self._end: Position | None = None
         self._away = Backoff()
+        self._quiet_since: float | None = None
         self._committed: SourceCheckpoint | None = None
         self._commits = 0
         self._commit_failures = 0
@@ -249,10 +251,20 @@ class KafkaSource(SourceConnector):
                 else:
                     self._away.over()
                     if end is not None:
+                        self._quiet_since = None
                         return end.to_json()
-            if time.monotonic() + POLL_STEP_S >= deadline:
+            now = time.monotonic()
+            if self._quiet_since is None:
+                self._quiet_since = now
+            if now >= deadline:
                 return start
-            time.sleep(POLL_STEP_S)
+            step = min(LONGEST_STEP_S, max(STEP_S, STEP_SHARE * self.quiet_s))
+            time.sleep(min(step, deadline - now))
+
+    @property
+    def quiet_s(self) -> float:
+        """How long there has been nothing new."""
+        return 0.0 if self._quiet_since is None else time.monotonic() - self._quiet_since
 
     def known_end(self) -> Offsets | None:
         return self._end.to_json() if self._end else None
