@@ -284,6 +284,40 @@ def test_a_handler_that_outlives_its_partition_neither_blocks_the_group_nor_comm
     asyncio.run(main())
 
 
+@pytest.mark.parametrize("strategy", ["cooperative-sticky", "range"])
+@pytest.mark.parametrize("goes", ["with", "without"])
+def test_a_member_that_is_stopped_is_out_of_its_group_at_once_with_or_without_partitions(
+    cluster: Cluster, strategy: str, goes: str
+) -> None:
+    """librdkafka closes a cooperative member without partitions silently: the next rebalance would wait for it until
+    its session is over."""
+    topic, group = cluster.make_topic(1), unique("group")
+
+    def members() -> int:
+        return len(cluster.admin.describe_consumer_groups([group])[group].result(10).members)
+
+    async def main() -> None:
+        settings = {
+            "group_id": group, "partition_assignment_strategy": strategy, "session_timeout_ms": 45_000,
+            "heartbeat_interval_ms": 200,
+        }  # fmt: skip
+        pools = [pool_on(cluster, topic, **settings) for _ in range(2)]
+        handled = Handled()
+        for pool in pools:
+            await pool.start(handled)
+        await until(lambda: members() == 2 and all(pool.stats().rebalances for pool in pools), "both are in")
+        await until(lambda: sum(len(pool.stats().partitions) for pool in pools) == 1, "the group is at rest")
+        pools.sort(key=lambda pool: len(pool.stats().partitions), reverse=goes == "with")
+        await pools[0].stop()
+        assert members() == 1
+        cluster.produce(topic, [b"x"])
+        await until(lambda: handled.offsets, "the other has the partition", 20)
+        await pools[1].stop()
+        assert members() == 0
+
+    asyncio.run(main())
+
+
 # -- the broker --------------------------------------------------------------------------------------
 
 

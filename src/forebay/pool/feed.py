@@ -36,6 +36,7 @@ IDLE_POLL_S = 0.1
 COMMIT_LOOK_S = 0.005
 FULL_S = 1.0  # so long the queue may be full before partitions are paused: that throws away what was fetched
 COMPLAIN_S = 30.0
+LEAVE_POLL_S = 0.02
 COMMITTED_S = 10.0  # how long the group's coordinator is waited for when partitions are assigned
 
 Partition = tuple[str, int]
@@ -67,7 +68,8 @@ class Offsets(Protocol):
 
 
 class Feed:
-    """`hand_over` takes records to the event loop; `decode` fills in their values, where there is a format."""
+    """`hand_over` takes records to the event loop; `decode` fills in their values, where there is a format. A `static`
+    member has a name of its own in the group, and keeps its partitions when it is gone for a while."""
 
     def __init__(
         self,
@@ -77,6 +79,7 @@ class Feed:
         offsets: Offsets,
         hand_over: Callable[[list[Record]], None],
         decode: Callable[[list[Record]], None] | None = None,
+        static: bool = False,
     ) -> None:
         self._options = options
         self._consumer = consumer
@@ -84,6 +87,7 @@ class Feed:
         self._offsets = offsets
         self._hand_over = hand_over
         self._decode = decode
+        self._static = static
         self._queue_size: int = options["queue.size"]
         self._window: int = options["max.uncommitted"]
         self._drain_s: float = options["drain.timeout.ms"] / 1000
@@ -144,7 +148,7 @@ class Feed:
                 closed = False  # to close a consumer that another thread is in is to crash
             else:
                 closing = threading.Thread(
-                    target=self._consumer.close, name="forebay-pool-close", daemon=True
+                    target=self._depart, args=(timeout_s / 2,), name="forebay-pool-close", daemon=True
                 )
                 closing.start()
                 closing.join(max(1.0, timeout_s))
@@ -153,6 +157,19 @@ class Feed:
                 log.warning(
                     "the consumer could not leave its group in time: its partitions wait for the session to end"
                 )
+
+    def _depart(self, patience_s: float) -> None:
+        """Out of the group, and so that it hears of it: it would wait for this member until its session is over.
+
+        Closing alone is not enough. While the group divides its partitions, the broker holds the request to join and
+        reads nothing behind it; and of a cooperative member that has no partitions, the library tells nobody.
+        """
+        if not self._static:
+            until = monotonic() + patience_s
+            self._consumer.unsubscribe()
+            while self._consumer.memberid() and monotonic() < until:
+                self._consumer.poll(LEAVE_POLL_S)
+        self._consumer.close()
 
     @called_back
     def on_statistics(self, text: str) -> None:
@@ -308,7 +325,7 @@ class Feed:
     @called_back
     def _assigned(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         self.rebalances += 1
-        found = self._committed(partitions)
+        found = {} if self.quiet else self._committed(partitions)
         for partition in partitions:
             place = partition.topic, partition.partition
             offset, metadata = found.get(place, (OFFSET_INVALID, None))

@@ -47,10 +47,6 @@ log = logging.getLogger("forebay.pool")
 
 CLOSE_S = 3.0  # how much longer than told the last commit and leaving the group may take
 STATISTICS_MS = 1000  # how often the library tells where partitions end
-WAKE_MS = 100
-"""How often the library's own thread looks after the group. It has no setting for that and may sleep for a second
-between two tries to join, in which a group whose members come and go never comes to rest. Its timer for automatic
-commits wakes it up; those have nothing to commit, because no offset is ever stored for them."""
 PREFETCH = {  # of each partition, beside the queue; the library's defaults are ten times that
     "queued.min.messages": 20_000,
     "queued.max.messages.kbytes": 16_384,
@@ -254,9 +250,6 @@ class Pool:
             "error_cb": lambda error: feed.on_error(error),
             "stats_cb": lambda text: feed.on_statistics(text),
             "statistics.interval.ms": STATISTICS_MS,
-            "enable.auto.commit": True,
-            "auto.commit.interval.ms": WAKE_MS,
-            "enable.auto.offset.store": False,
         }
         for key, value in PREFETCH.items():
             settings.setdefault(key, value)
@@ -269,7 +262,8 @@ class Pool:
             )
             offsets = Commits(committer, lambda: self._crew.completed)
         consumer = offsets.consumer = Consumer(settings, logger=CLIENT_LOG)
-        feed = Feed(options, consumer, self._crew, offsets, self._hand_over, self._decode)
+        static = bool(settings.get("group.instance.id"))
+        feed = Feed(options, consumer, self._crew, offsets, self._hand_over, self._decode, static)
         self._offsets = offsets
         return feed
 
