@@ -33,7 +33,8 @@ class ForebaySql:
         try:
             self.db.execute(self._source(source, reading) + self._view(source, reading))
             self.db.wait(until_caught_up=True, timeout=WAIT_S)
-            rows = self.db.sql(f"SELECT * FROM v_{source}").arrow().to_pylist()
+            what = reading.aggregates if reading.query == "rows" else "*"
+            rows = self.db.sql(f"SELECT {what} FROM v_{source}").arrow().to_pylist()
         finally:
             self.db.sql(f"DROP SOURCE IF EXISTS {source} CASCADE")
         if reading.query != "windows":
@@ -70,6 +71,8 @@ class ForebaySql:
                 f"AS minute, symbol, {reading.aggregates} FROM {source} "
                 "GROUP BY TUMBLE(event_time, INTERVAL '1' MINUTE), symbol EMIT CHANGES"
             )
+        if reading.query == "rows":
+            return f"CREATE MATERIALIZED VIEW v_{source} AS SELECT * FROM {source}"
         where = f" WHERE {reading.where}" if reading.where else ""
         return f"CREATE MATERIALIZED VIEW v_{source} AS SELECT {reading.aggregates} FROM {source}{where}"
 
