@@ -198,10 +198,9 @@ def _read(session: PeerSession, case: Case, records: int) -> Timing:
 
 def _alone(console: Console, servers: str, records: int, rounds: int) -> tuple[Grid, list[str]]:
     """The reading task by itself, in this process, until its letters are durable; CPU µs a good record."""
-    cases = (CLEAN_SKIP, CLEAN_LETTERS, POISON_SKIP, POISON_LIMITED, POISON_LETTERS)
-    cpus: dict[Case, list[float]] = {case: [] for case in cases}
+    cpus: dict[Case, list[float]] = {case: [] for case in OURS}
     for number in range(TURNS * rounds + 1):  # the first is to warm up
-        for case in cases if number % 2 else reversed(cases):
+        for case in OURS if number % 2 else reversed(OURS):
             options = {
                 "bootstrap.servers": servers,
                 "topic": case.topic,
@@ -219,12 +218,11 @@ def _alone(console: Console, servers: str, records: int, rounds: int) -> tuple[G
                 raise PeerError(f"{case.name}: {found:,} rows, not {records:,}")
             if number:
                 cpus[case].append(took * 1e6 / records)
-    shown = [(case.name, spread.show()) for case in cases if (spread := Spread.of(cpus[case]))]
+    shown = [(case.name, spread.show()) for case in OURS if (spread := Spread.of(cpus[case]))]
     grid = Grid(
         ("case", "CPU µs a good record"), tuple(shown), title="The reading task by itself, without Spark"
     )
-    wanted = [claim for claim in CLAIMS if claim[0] in cases and claim[1] in cases]
-    return grid, list(_ratios("CPU time of the reading task alone", cpus, wanted))
+    return grid, list(_ratios("CPU time of the reading task alone", cpus, CLAIMED))
 
 
 def _task(source: KafkaSource, policy: ErrorPolicy, folder: Path) -> int:

@@ -305,7 +305,7 @@ def test_a_member_that_is_stopped_is_out_of_its_group_at_once_with_or_without_pa
         handled = Handled()
         for pool in pools:
             await pool.start(handled)
-        await until(lambda: members() == 2 and all(pool.stats().rebalances for pool in pools), "both are in")
+        await until(lambda: all(pool.stats().rebalances for pool in pools) and members() == 2, "both are in")
         await until(lambda: sum(len(pool.stats().partitions) for pool in pools) == 1, "the group is at rest")
         pools.sort(key=lambda pool: len(pool.stats().partitions), reverse=goes == "with")
         await pools[0].stop()

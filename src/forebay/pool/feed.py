@@ -164,12 +164,14 @@ class Feed:
         Closing alone is not enough. While the group divides its partitions, the broker holds the request to join and
         reads nothing behind it; and of a cooperative member that has no partitions, the library tells nobody.
         """
-        if not self._static:
-            until = monotonic() + patience_s
-            self._consumer.unsubscribe()
-            while self._consumer.memberid() and monotonic() < until:
-                self._consumer.poll(LEAVE_POLL_S)
-        self._consumer.close()
+        try:
+            if not self._static:
+                until = monotonic() + patience_s
+                self._consumer.unsubscribe()
+                while self._consumer.memberid() and monotonic() < until:
+                    self._consumer.poll(LEAVE_POLL_S)
+        finally:
+            self._consumer.close()
 
     @called_back
     def on_statistics(self, text: str) -> None:
