@@ -61,7 +61,9 @@ if [ ! -f .venv/.locked ] || ! cmp -s requirements.lock .venv/.locked; then
     .venv/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps -r .venv/.maturin
     sh scripts/native.sh build &
     building=$!
-    .venv/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+    # The lock is whole, so nothing is left to resolve. A resolver would look at releases that are newer than the lock
+    # and stop: pip refuses an extra (coverage[toml]) whose newest version has no hash here.
+    .venv/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps -r requirements.lock
     cp requirements.lock .venv/.locked
     rm -f .venv/.project .venv/.begun
 fi
