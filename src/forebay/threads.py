@@ -16,14 +16,20 @@ from forebay.backoff import Backoff
 log = logging.getLogger("forebay.threads")
 
 
-def start(name: str, body: Callable[[], None], on_failure: Callable[[Exception], None]) -> threading.Thread:
-    """Run the body once in a daemon thread; `on_failure` is given what it raises, in that thread."""
+def start(
+    name: str, body: Callable[[], None], on_failure: Callable[[Exception], None], *, logged: bool = True
+) -> threading.Thread:
+    """Run the body once in a daemon thread; `on_failure` is given what it raises, in that thread.
+
+    `logged=False` for a caller that raises it again where the user sees it.
+    """
 
     def run() -> None:
         try:
             body()
         except Exception as error:
-            log.exception("thread %s failed", name)
+            if logged:
+                log.exception("thread %s failed", name)
             try:
                 on_failure(error)
             except Exception:
@@ -47,7 +53,8 @@ def keep_running(
         backoff = Backoff()
         while not closed.is_set():
             try:
-                return body()
+                body()
+                break
             except Exception as error:
                 log.exception("thread %s failed; it goes on", name)
                 try:

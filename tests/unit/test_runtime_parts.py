@@ -7,9 +7,10 @@ import json
 import subprocess
 import sys
 import threading
+import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -18,15 +19,22 @@ from pyspark.sql.types import StructType
 from rich.console import Console
 
 from forebay.backoff import MAX_MS, MIN_MS, Backoff, with_backoff
-from forebay.catalog import Catalog
+from forebay.catalog import QueryState
 from forebay.cli.output import Output, plain, show
 from forebay.connectors.contract import Offsets, SourceCheckpoint, SourceConfig
 from forebay.connectors.datagen import DatagenSource
-from forebay.errors import AlreadyRunningError, AuthError, CommitError, ForebayError, UnreachableError
+from forebay.errors import (
+    AlreadyRunningError,
+    AuthError,
+    CommitError,
+    ForebayError,
+    QueryFailedError,
+    UnreachableError,
+)
 from forebay.runtime import checkpoints
 from forebay.runtime.commits import GroupCommitter
 from forebay.runtime.lock import ViewLock
-from forebay.runtime.progress import ProgressListener
+from forebay.runtime.query import RunningQuery, ViewPaths
 from forebay.runtime.results import Result
 
 
@@ -140,17 +148,19 @@ class _Flaky(DatagenSource):
     """A real connector whose commits fail as often as it is told."""
 
     failures = 0
+    error: Exception = CommitError("the coordinator moved")
 
     def commit_offsets(self, checkpoint: SourceCheckpoint) -> None:
         if self.failures:
             self.failures -= 1
-            raise CommitError("the coordinator moved")
+            raise self.error
         super().commit_offsets(checkpoint)
 
 
-def _flaky(failures: int) -> _Flaky:
+def _flaky(failures: int, error: Exception | None = None) -> _Flaky:
     connector = _Flaky(SourceConfig("t", "datagen", {}, StructType()))
     connector.failures = failures
+    connector.error = error or connector.error
     return connector
 
 
@@ -219,30 +229,76 @@ def test_what_a_statement_did_goes_to_stderr_so_that_stdout_is_data(
     assert "source t created" in seen.err
 
 
-class Named:
-    """A view's query, as far as events about it go."""
+def _query(home: Path, build: Callable[[], Any], states: list[QueryState]) -> RunningQuery:
+    """A view's query without its Spark."""
+    query = RunningQuery(
+        "v",
+        ViewPaths(home / "v"),
+        {},
+        build,
+        output_mode="append",
+        merge_keys=None,
+        on_state=lambda name, state, message: states.append(state),
+        evolve=lambda source, schema: None,
+        session_lock=threading.RLock(),
+    )
+    query.lock.acquire()
+    query.run, query.state = "first", QueryState.RUNNING
+    return query
 
-    def __init__(self) -> None:
-        self.name = "v"
-        self.told: list[str | None] = []
 
-    def on_terminated(self, message: str | None) -> None:
-        self.told.append(message)
+def test_a_query_does_not_hear_late_news_of_a_run_before_this_one(tmp_path: Path) -> None:
+    query = _query(tmp_path, lambda: None, [])
+    query.run = "second"
+    query.on_terminated("first", "of the first")
+    assert (query.state, query.run) == (QueryState.RUNNING, "second")
+    query.on_terminated("second", "of the second")
+    assert query.state is QueryState.FAILED
+    assert "of the second" in str(query.error)
 
 
-def test_a_view_that_was_made_again_does_not_hear_late_news_of_the_one_that_had_its_name(
+def test_a_query_that_cannot_be_started_again_is_failed_with_its_reason_and_lets_go_of_its_lock(
     tmp_path: Path,
 ) -> None:
-    queries: dict[str, Any] = {"v": Named()}
-    catalog = Catalog(tmp_path / "catalog.db")
-    listener = ProgressListener(queries, catalog, lambda *_: None, 2)
-    listener.onQueryStarted(SimpleNamespace(name="v", runId="first"))
-    before, after = queries["v"], Named()
-    queries["v"] = after
-    listener.onQueryStarted(SimpleNamespace(name="v", runId="second"))
-    listener.onQueryProgress(SimpleNamespace(progress=SimpleNamespace(name="v", runId="first")))
-    listener.onQueryTerminated(SimpleNamespace(runId="first", exception="of the first"))
-    listener.onQueryTerminated(SimpleNamespace(runId="second", exception="of the second"))
-    assert (before.told, after.told) == ([], ["of the second"])
-    assert catalog.totals(view="v") == []
-    catalog.close()
+    def build() -> None:
+        raise TypeError("nobody foresaw this")
+
+    states: list[QueryState] = []
+    query = _query(tmp_path, build, states)
+    query.on_terminated("first", "Python worker exited unexpectedly (crashed)")
+    with query.changed:
+        assert query.changed.wait_for(lambda: query.state is QueryState.FAILED, 30)
+    assert "nobody foresaw this" in str(query.error)
+    with pytest.raises(QueryFailedError, match="nobody foresaw this"):
+        query.raise_if_failed()
+    assert states == [QueryState.RETRYING, QueryState.FAILED]
+    other = ViewLock("v", tmp_path / "v" / "lock")
+    other.acquire()
+    other.release()
+
+
+def test_a_strange_exception_does_not_end_the_commits() -> None:
+    errors: list[ForebayError | None] = []
+    committer = GroupCommitter(lambda source, error: errors.append(error))
+    connector = _flaky(2, KeyError("nobody foresaw this"))
+    committer.submit("t", connector, SourceCheckpoint({"row": 5, "epoch_ms": 0}, 3))
+    assert committer.flush(10)
+    committer.close()
+    assert connector.current_offsets() is not None
+    assert [error is None for error in errors] == [False, False, True]
+    assert "nobody foresaw this" in str(errors[0])
+
+
+def test_a_source_whose_commits_fail_holds_up_no_other() -> None:
+    failing = threading.Event()
+    committer = GroupCommitter(lambda source, error: failing.set() if error else None)
+    committer.submit("away", _flaky(1_000_000), SourceCheckpoint({"row": 1, "epoch_ms": 0}, 1))
+    assert failing.wait(10)
+    well = _flaky(0)
+    for row in range(1, 50):
+        committer.submit("well", well, SourceCheckpoint({"row": row, "epoch_ms": 0}, row))
+    eventually_committed = time.monotonic() + 10
+    while (found := well.current_offsets()) is None or found.epoch < 49:
+        assert time.monotonic() < eventually_committed
+        time.sleep(0.01)
+    committer.close(timeout_s=0.1)

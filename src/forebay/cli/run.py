@@ -16,6 +16,7 @@ import typer
 from rich.live import Live
 from rich.text import Text
 
+from forebay import threads
 from forebay.cli.inspect import DEFAULT_HOME, HomeOption
 from forebay.cli.output import Output, show, words
 from forebay.errors import StatementError
@@ -112,17 +113,16 @@ class _Waiting:
     """Waits in a thread of its own, so that the live line goes on meanwhile."""
 
     def __init__(self, session: Session, until_caught_up: bool, timeout: float | None) -> None:
-        self._error: BaseException | None = None
-        self._thread = threading.Thread(
-            target=self._wait, args=(session, until_caught_up, timeout), name="forebay-wait", daemon=True
+        self._error: Exception | None = None
+        self._thread = threads.start(
+            "forebay-wait",
+            lambda: session.wait(until_caught_up=until_caught_up, timeout=timeout),
+            self._failed,
+            logged=False,
         )
-        self._thread.start()
 
-    def _wait(self, session: Session, until_caught_up: bool, timeout: float | None) -> None:
-        try:
-            session.wait(until_caught_up=until_caught_up, timeout=timeout)
-        except BaseException as error:
-            self._error = error
+    def _failed(self, error: Exception) -> None:
+        self._error = error
 
     def done(self) -> bool:
         return not self._thread.is_alive()

@@ -72,7 +72,10 @@ class Split:
     """The part of a micro-batch that one task reads. A connector adds its own fields. Must pickle."""
 
     def spans(self) -> Sequence[tuple[str, int, int, int]]:
-        """Topic, partition, first offset and the one after the last, where there are such things."""
+        """Topic, partition, first offset and the one after the last, of each range that it reads.
+
+        Where there are such things: a batch of splits that have none is counted by reading it again.
+        """
         return ()
 
 

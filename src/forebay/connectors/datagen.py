@@ -82,6 +82,9 @@ class DatagenSplit(Split):
     end: int = 0
     epoch_ms: int = 0
 
+    def spans(self) -> Sequence[tuple[str, int, int, int]]:
+        return [("datagen", 0, self.start, self.end)]
+
 
 class DatagenSource(SourceConnector):
     """Rows from nowhere."""

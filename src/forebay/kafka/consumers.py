@@ -16,6 +16,7 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError
 
+from forebay import threads
 from forebay.kafka.settings import CLIENT_LOG, REFUSALS
 
 IDLE_CLOSE_S = 30.0  # below the minute after which Spark itself ends an idle Python worker
@@ -85,8 +86,7 @@ class ConsumerCache:
         with self._lock:
             self._idle.setdefault(key, []).append((consumer, time.monotonic()))
             if self._reaper is None:
-                self._reaper = threading.Thread(target=self._reap, name="forebay-consumers", daemon=True)
-                self._reaper.start()
+                self._reaper = threads.keep_running("forebay-consumers", self._reap, threading.Event())
 
     def _reap(self) -> None:
         while True:

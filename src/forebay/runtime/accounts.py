@@ -1,8 +1,8 @@
-"""Counts again what a crash left uncounted.
+"""Brings the catalog's counts up to the checkpoint.
 
-A batch is counted when Spark reports it, which is just after it is in the checkpoint. A process that is
-killed in between leaves batches that are done but not counted. Their offsets are in the checkpoint, so
-they are read once more, for counting only, before the query goes on.
+A batch is counted when Spark reports it, which is just after it is in the checkpoint: from where the count stood to
+where the batch ended, so that a report that never came is made up for by the next. A process that is killed in between
+leaves batches that are done but not counted; they are counted before the query goes on.
 """
 
 from __future__ import annotations
@@ -16,61 +16,52 @@ from forebay.deadletter.report import REPORT
 from forebay.errors import ForebayError
 from forebay.runtime import checkpoints
 from forebay.runtime.query import RunningQuery, by_source
-from forebay.source.accounts import Account, read, remove
+from forebay.source import accounts
+from forebay.source.accounts import Account
 
 log = logging.getLogger("forebay.accounts")
 
 
-def recount(catalog: Catalog, query: RunningQuery, parallelism: int) -> None:
-    """Bring the totals of a view up to its checkpoint."""
-    done = checkpoints.committed(query.paths.checkpoint)
-    if done is None:
-        return
-    counted = {totals.source: totals for totals in catalog.totals(view=query.name)}
-    for batch in range(done.batch + 1):
-        missing = [name for name in query.connectors if name not in counted or counted[name].batch < batch]
-        if not missing or not (query.paths.checkpoint / "offsets" / str(batch)).exists():
-            continue
-        ends = by_source(checkpoints.offsets(query.paths.checkpoint, batch))
-        for name in missing:
-            start = dict(counted[name].offsets) if name in counted else query.progress.positions[name]
-            try:
-                count(catalog, query, name, (start, ends[name]), BatchTold(batch), parallelism)
-            except ForebayError as error:
-                log.warning(
-                    "batch %d of view '%s' cannot be counted again: %s", batch, query.name, error.message
-                )
-        counted = {totals.source: totals for totals in catalog.totals(view=query.name)}
-
-
 @dataclass(frozen=True)
-class BatchTold:
-    """What Spark says of a batch, where it says anything."""
+class BatchToCount:
+    """A batch, and what Spark reports of it, where it does."""
 
     number: int
     late: int = 0
     took_ms: int = 0
 
 
-def count(
-    catalog: Catalog,
-    query: RunningQuery,
-    name: str,
-    span: tuple[Offsets, Offsets],
-    batch: BatchTold,
-    parallelism: int,
-) -> int:
-    """Put into the catalog what a batch read of a source: by what its tasks wrote down, else by reading again.
+def recount(catalog: Catalog, query: RunningQuery) -> None:
+    """Bring the totals of a view up to its checkpoint."""
+    done = checkpoints.committed(query.paths.checkpoint)
+    if done is None:
+        return
+    for name, end in by_source(done.offsets).items():
+        try:
+            count(catalog, query, name, end, BatchToCount(done.batch))
+        except ForebayError as error:
+            log.warning(
+                "batch %d of view '%s' cannot be counted again: %s", done.batch, query.name, error.message
+            )
 
-    Returns how many records that were.
+
+def count(catalog: Catalog, query: RunningQuery, name: str, end: Offsets, batch: BatchToCount) -> int:
+    """Put into the catalog what was read of a source since it was last counted, up to where a batch ended.
+
+    By what the tasks wrote down, else by reading it again. Returns how many records that were; 0 for a batch that was
+    counted before.
     """
+    counted = next(iter(catalog.totals(view=query.name, source=name)), None)
+    if counted is not None and counted.batch >= batch.number:
+        return 0
+    start = query.starts[name] if counted is None else dict(counted.offsets)
     connector = query.connectors[name]
-    splits = connector.plan_batches(*span, parallelism)
-    account = read(query.paths.accounts, splits) or _read_again(connector, *span)
+    found = accounts.find(query.paths.accounts_of(name), connector.plan_batches(start, end, 1))
+    account = found.account if found.whole else _read_again(connector, start, end, found.account)
     catalog.record_batch(
         BatchRecord(
             query.name, name, batch.number, account.records, account.rejected, account.example,
-            connector.lost(*span), batch.late, span[1], batch.took_ms, account.skipped, account.dlq,
+            connector.lost(start, end), batch.late, end, batch.took_ms, account.skipped, account.dlq,
             account.rate_limited, tuple(account.limited),
         )
     )  # fmt: skip
@@ -79,12 +70,13 @@ def count(
     for event, number in (("letters_written", account.dlq), ("letters_kept_out", account.rate_limited)):
         if number:
             REPORT.done(name, query.name, event, number)
-    remove(query.paths.accounts, splits)
+    found.remove()
     return account.records
 
 
-def _read_again(connector: SourceConnector, start: Offsets, end: Offsets) -> Account:
-    account = Account()
+def _read_again(connector: SourceConnector, start: Offsets, end: Offsets, known: Account) -> Account:
+    """Counted anew; what became of the bad records is known only from what was written down, and that is durable."""
+    account = Account(dlq=known.dlq, limited=known.limited)
     for split in connector.plan_batches(start, end, 1):
         for part in connector.read_batch(split):
             account.count(part)

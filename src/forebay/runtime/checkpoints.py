@@ -31,10 +31,15 @@ def committed(path: Path) -> Checkpoint | None:
     """What the checkpoint has committed; None when there is none, or no batch was finished yet."""
     if not exists(path):
         return None
-    batch = max(_numbers(path / "commits"), default=None)
-    if batch is None:
+    batch = last_batch(path)
+    if batch < 0:
         return None
     return Checkpoint(query_id(path), batch, offsets(path, batch))
+
+
+def last_batch(path: Path) -> int:
+    """The last batch with an entry in the commit log; -1 before the first."""
+    return max(_numbers(path / "commits"), default=-1)
 
 
 def offsets(path: Path, batch: int) -> tuple[Offsets, ...]:
@@ -44,9 +49,10 @@ def offsets(path: Path, batch: int) -> tuple[Offsets, ...]:
 
 
 def _numbers(directory: Path) -> list[int]:
-    if not directory.is_dir():
+    try:
+        return [int(entry.name) for entry in directory.iterdir() if entry.name.isdigit()]
+    except FileNotFoundError:
         return []
-    return [int(entry.name) for entry in directory.iterdir() if entry.name.isdigit()]
 
 
 def sweep(path: Path) -> None:

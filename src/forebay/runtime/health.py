@@ -11,9 +11,10 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from forebay import threads
 from forebay.connectors.contract import HealthStatus, SourceConnector
 
-EVERY_S = 1.0  # F025: lag is right to the second; planning asks the same brokers more often than that
+EVERY_S = 1.0  # lag is right to the second; planning asks the same brokers more often than that
 KEPT_S = 30.0  # longer than any one question takes; an answer older than that says nothing about now
 CLOSE_S = 5.0
 
@@ -32,8 +33,7 @@ class HealthWatch:
         self._sources = sources
         self._answers: dict[str, _Answer] = {}
         self._closed = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="forebay-health", daemon=True)
-        self._thread.start()
+        self._thread = threads.keep_running("forebay-health", self._run, self._closed)
 
     def last(self) -> dict[str, HealthStatus]:
         """The last word on each source; nothing of one that was not asked yet. Never waits."""

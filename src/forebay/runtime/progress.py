@@ -1,89 +1,140 @@
-"""Hears Spark's events and hands each to the query it is about; counts; has the group's offsets committed.
+"""Follows the checkpoints of a session's queries: counts each batch, and has the groups' offsets committed.
 
-Spark posts a progress event after the batch's entry in the commit log exists, which makes it the right
-moment to tell the consumer group.
+Spark posts an event after a batch's entry in the commit log exists, which makes it the right moment to commit the
+group's offsets. The event only says that there is news: a thread of our own does the work, so that Spark's queue of
+events never waits, and it looks at the queries by itself now and then, so that an event that the queue dropped costs
+nothing.
 """
 
 from __future__ import annotations
 
 import logging
+import queue
+import threading
+import time
 from collections.abc import Callable, Mapping
-from typing import Any
 
-from pyspark.sql.streaming import StreamingQueryListener
+from pyspark.sql import SparkSession
 
+from forebay import threads
 from forebay.catalog import Catalog
 from forebay.connectors.contract import Offsets
-from forebay.runtime.accounts import BatchTold, count
-from forebay.runtime.query import RunningQuery, offsets_of
+from forebay.runtime import checkpoints
+from forebay.runtime.accounts import BatchToCount, count
+from forebay.runtime.events import BatchReport, Events, SourceReport
+from forebay.runtime.query import RunningQuery, by_source
 
 log = logging.getLogger("forebay.progress")
 
+LOOK_S = 0.4  # how often to look for news without an event: twice, and a second has not passed
+CLOSE_S = 5.0
 
-class ProgressListener(StreamingQueryListener):  # type: ignore[misc]
+_Event = tuple[str, BatchReport | str | None]  # a run, and its batch or why it ended
+
+
+class ProgressFollower:
     """One for a session. `queries` is the session's own dictionary, by view name."""
 
     def __init__(
         self,
+        spark: SparkSession,
         queries: Mapping[str, RunningQuery],
         catalog: Catalog,
         on_checkpoint: Callable[[str, int, Offsets], None],
-        parallelism: int,
     ) -> None:
         self._queries = queries
         self._catalog = catalog
         self._on_checkpoint = on_checkpoint
-        self._parallelism = parallelism
-        self._runs: dict[str, RunningQuery] = {}
+        self._events: queue.SimpleQueue[_Event | None] = queue.SimpleQueue()
+        self._closed = threading.Event()
+        self._streams = spark.streams
+        self._listener = Events(self._hear, self._hear)
+        self._streams.addListener(self._listener)
+        self._thread = threads.keep_running("forebay-progress", self._run, self._closed)
 
-    def onQueryStarted(self, event: Any) -> None:
-        """Spark waits for this one, so the query of that name is the one that is being started."""
-        query = self._queries.get(event.name)
-        if query is not None:
-            self._runs[str(event.runId)] = query
+    def close(self) -> None:
+        """Handle what was heard of so far, then stop."""
+        self._streams.removeListener(self._listener)
+        self._closed.set()
+        self._events.put(None)
+        self._thread.join(CLOSE_S)
 
-    def _query(self, run: str) -> RunningQuery | None:
-        """The query that a run is of. Events come late: by then another view may have its name."""
-        query = self._runs.get(run)
-        return query if query is not None and self._queries.get(query.name) is query else None
+    def _hear(self, run: str, news: BatchReport | str | None) -> None:
+        self._events.put((run, news))
 
-    def onQueryProgress(self, event: Any) -> None:
-        query = self._query(str(event.progress.runId))
+    def _run(self) -> None:
+        look_at = time.monotonic() + LOOK_S
+        behind: dict[str, int] = {}
+        while True:
+            try:
+                event = self._events.get(timeout=max(0.0, look_at - time.monotonic()))
+            except queue.Empty:
+                if self._closed.is_set():
+                    return
+                behind = self._look(behind)
+                look_at = time.monotonic() + LOOK_S
+                continue
+            if event is None:
+                return
+            self._handle(*event)
+
+    def _handle(self, run: str, news: BatchReport | str | None) -> None:
+        """News of a run. It may come late: by then another view may have the name, or another run the view."""
+        query = next((each for each in list(self._queries.values()) if each.run == run), None)
         if query is None:
             return
+        if isinstance(news, BatchReport):
+            if news.batch > query.progress.reported + 1:
+                self._catch_up(query)
+            self._record(query, news)
+        else:
+            self._ended(query, run, news)
+
+    def _look(self, behind: dict[str, int]) -> dict[str, int]:
+        """Count what no event told of. One that is only under way has until the next look: `behind` was so before."""
+        found: dict[str, int] = {}
+        for name, query in list(self._queries.items()):
+            run = query.run
+            if run is None:
+                continue
+            last = checkpoints.last_batch(query.paths.checkpoint)
+            if last > query.progress.reported:
+                found[name] = last
+                if query.progress.reported < behind.get(name, -1):
+                    self._catch_up(query)
+            ended, reason = query.ended()
+            if ended:
+                self._ended(query, run, reason)
+        return found
+
+    def _ended(self, query: RunningQuery, run: str, reason: str | None) -> None:
+        self._catch_up(query)
+        query.on_terminated(run, reason)
+
+    def _catch_up(self, query: RunningQuery) -> None:
+        """Up to the checkpoint: by the reports that the query still has, else by what the checkpoint says itself."""
+        for report in query.unheard():
+            self._record(query, report)
+        done = checkpoints.committed(query.paths.checkpoint)
+        if done is not None and done.batch > query.progress.reported:
+            moved = tuple(SourceReport(end, None, moved=True) for end in by_source(done.offsets).values())
+            self._record(query, BatchReport(done.batch, 0, 0, moved))
+
+    def _record(self, query: RunningQuery, report: BatchReport) -> None:
+        """Count a batch, and have the offsets committed that it moved to. A batch that was counted changes nothing."""
         try:
-            checkpointed, records = self._record(query, event.progress)
+            moved = {each.end["source"]: each.end for each in report.sources if each.end and each.moved}
+            # Rows that came too late are known for the whole query, so they are put down to one source only.
+            late, records = report.late, 0
+            for name, end in moved.items():
+                batch = BatchToCount(report.batch, late, report.took_ms)
+                records += count(self._catalog, query, name, end, batch)
+                late = 0
             # Whoever waits for the query to get here, and then for the commit, must find that one waiting.
             with query.changed:
-                query.on_progress(event.progress, records)
-                for source, offsets in checkpointed.items():
-                    self._on_checkpoint(source, event.progress.batchId, offsets)
+                query.on_progress(report, records)
+                for name, end in moved.items():
+                    self._on_checkpoint(name, report.batch, end)
         except Exception:
-            # An exception here would end in the JVM's log, where nobody looks.
-            log.exception("the progress of view '%s' could not be recorded", query.name)
-
-    def onQueryIdle(self, event: Any) -> None:
-        pass
-
-    def onQueryTerminated(self, event: Any) -> None:
-        query = self._query(str(event.runId))
-        self._runs.pop(str(event.runId), None)
-        if query is not None:
-            query.on_terminated(event.exception)
-
-    def _record(self, query: RunningQuery, progress: Any) -> tuple[dict[str, Offsets], int]:
-        """Count the batch; returns the sources that it moved, and to where, and how many records it read."""
-        moved: dict[str, Offsets] = {}
-        records = 0
-        for source in progress.sources:
-            end = offsets_of(source.endOffset)
-            if end is None or source.startOffset == source.endOffset:
-                continue
-            name = end["source"]
-            start = offsets_of(source.startOffset) or query.progress.positions[name]
-            # Rows that came too late are known for the whole query, so they are put down to one source only.
-            late = 0 if moved else sum(each.numRowsDroppedByWatermark for each in progress.stateOperators)
-            told = BatchTold(progress.batchId, late, progress.durationMs.get("triggerExecution", 0))
-            records += count(self._catalog, query, name, (start, end), told, self._parallelism)
-            moved[name] = end
-        return moved, records
+            # The next batch is counted from where this one should have been: nothing is left out.
+            log.exception("batch %d of view '%s' could not be counted", report.batch, query.name)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming import StreamingQuery
 
+from forebay import threads
 from forebay.backoff import Backoff
 from forebay.catalog import QueryState
 from forebay.connectors.contract import Offsets, SourceConnector
@@ -26,7 +27,8 @@ from forebay.errors import (
     WorkerLostError,
     from_text,
 )
-from forebay.runtime import changelog, checkpoints
+from forebay.runtime import changelog, checkpoints, events
+from forebay.runtime.events import BatchReport
 from forebay.runtime.lock import ViewLock
 from forebay.runtime.positions import earlier
 from forebay.telemetry.times import Times
@@ -63,10 +65,9 @@ class ViewPaths:
     def drain(self) -> Path:
         return self.root / "drain"
 
-    @property
-    def accounts(self) -> Path:
-        """What tasks wrote down of batches that are not in the catalog yet."""
-        return self.root / "accounts"
+    def accounts_of(self, source: str) -> Path:
+        """What tasks wrote down of what they read of a source and is not in the catalog yet."""
+        return self.root / "accounts" / source
 
     @property
     def lock(self) -> Path:
@@ -78,7 +79,7 @@ class Progress:
     """How the query fares, as of its last progress event."""
 
     batch: int = -1
-    reported: int = -1  # the last batch that Spark has told us of
+    reported: int = -1  # the last batch that was counted, or was in the checkpoint when the query began
     records_per_second: float = 0.0
     batch_ms: int = 0
     lag: int = 0
@@ -100,11 +101,13 @@ class RunningQuery:
         kept: str | None = None,
         on_state: Callable[[str, QueryState, str], None],
         evolve: Callable[[str, int], None],
+        session_lock: AbstractContextManager[Any],
     ) -> None:
         self.name = name
         self.paths = paths
         self.connectors = dict(connectors)
         self.table = ViewTable(paths.table)
+        self.starts: dict[str, Offsets] = {}  # where the view begins in each source
         self.progress = Progress()
         self.batch_times = Times(BATCH_SECONDS)  # in this process, of batches with records
         self.error: ForebayError | None = None
@@ -115,7 +118,9 @@ class RunningQuery:
         self._on_state = on_state
         self._evolve = evolve
         self._evolved: set[tuple[str, int]] = set()  # what was taken in: meeting it again would have no end
+        self._session_lock = session_lock  # what starts a query reads and changes what is the session's
         self._query: StreamingQuery | None = None
+        self.run: str | None = None  # Spark's id of what runs now; None once its end is dealt with
         self.lock = ViewLock(name, paths.lock)
         self._stopping = threading.Event()
         self._backoff = Backoff()
@@ -154,6 +159,7 @@ class RunningQuery:
             .foreachBatch(self._write)
         )
         self._query = writer.start()
+        self.run = str(self._query.runId)
         self._set_state(QueryState.RUNNING, "")
 
     def _remember_checkpoint(self) -> None:
@@ -179,54 +185,78 @@ class RunningQuery:
 
     # -- watching ------------------------------------------------------------------------------------
 
-    def on_progress(self, event: Any, records: int) -> None:
-        """A progress event, and how many records its batch read. The batch is in the checkpoint by now.
+    def ended(self) -> tuple[bool, str | None]:
+        """Whether Spark runs the query no more, and why."""
+        query = self._query
+        if query is None or query.isActive:
+            return False, None
+        return True, events.failure(query)
+
+    def unheard(self) -> list[BatchReport]:
+        """Spark's reports of batches that were not counted yet."""
+        return [] if self._query is None else events.recent_reports(self._query, self.progress.reported)
+
+    def on_progress(self, report: BatchReport, records: int) -> None:
+        """A batch is in the checkpoint, and so many records of it are counted.
 
         Spark's own count is of the rows that came to it: the good ones, or what the source made of them.
         """
-        ends = [end for source in event.sources if (end := offsets_of(source.endOffset))]
+        ends = [source.end for source in report.sources if source.end]
         with self.changed:
-            # An event may come late, after stop() has looked into the checkpoint: it must not lead back.
-            if ends and event.batchId >= self.progress.batch:
-                self.progress.positions = by_source(ends)
-            self.progress.lag = self._lag(event)
-            self.progress.reported = max(self.progress.reported, event.batchId)
-            took_ms = event.durationMs.get("triggerExecution", 0)
+            # A report may come late, after stop() has looked into the checkpoint: it must not lead back.
+            if ends and report.batch >= self.progress.batch:
+                self.progress.positions = {**self.progress.positions, **by_source(ends)}
+            self.progress.lag = self._lag(report)
+            self.progress.reported = max(self.progress.reported, report.batch)
             if records:
-                self.progress.batch = max(self.progress.batch, event.batchId)
-                self.progress.batch_ms = took_ms
-                self.batch_times.add(took_ms / 1000)
+                self.progress.batch = max(self.progress.batch, report.batch)
+                self.progress.batch_ms = report.took_ms
+                self.batch_times.add(report.took_ms / 1000)
                 self._backoff.over()
                 self._workers_lost = 0
-            self.progress.records_per_second = records * 1000 / max(took_ms, 1)
+            self.progress.records_per_second = records * 1000 / max(report.took_ms, 1)
             self.changed.notify_all()
 
-    def _lag(self, event: Any) -> int:
-        lag = 0
-        for source in event.sources:
-            end, latest = offsets_of(source.endOffset), offsets_of(source.latestOffset)
-            if end and latest:
-                lag += self.connectors[end["source"]].count(end, latest)
-        return lag
+    def _lag(self, report: BatchReport) -> int:
+        return sum(
+            self.connectors[source.end["source"]].count(source.end, source.latest)
+            for source in report.sources
+            if source.end and source.latest
+        )
 
-    def on_terminated(self, message: str | None) -> None:
-        """The query ended. By itself with a passing trouble: start it again after a while."""
+    def on_terminated(self, run: str, message: str | None) -> None:
+        """A run ended. By itself, for a reason that may pass: start the query again after a while."""
+        if run != self.run:
+            return
+        self.run = None
+        if self.state in (QueryState.STOPPED, QueryState.FAILED):
+            return
         if self._stopping.is_set() or message is None:
             self._set_state(QueryState.STOPPED, "")
             return
-        error = from_text(message) or _passing(message)
+        self._on_failure(from_text(message) or _passing(message), message)
+
+    def _on_failure(self, error: ForebayError | None, message: str) -> None:
         if isinstance(error, NewFieldsError) and (error.source, error.schema_id) not in self._evolved:
             self._set_state(QueryState.RETRYING, error.message)
-            threading.Thread(
-                target=self._take_in, args=(error,), name=f"forebay-evolve-{self.name}", daemon=True
-            ).start()
+            self._in_background("evolve", lambda: self._take_in(error))
             return
         self._workers_lost += isinstance(error, WorkerLostError)
         if error is not None and error.retryable and self._workers_lost <= MAX_WORKERS_LOST:
             self._set_state(QueryState.RETRYING, str(error))
-            threading.Thread(target=self._restart, name=f"forebay-restart-{self.name}", daemon=True).start()
+            self._in_background("restart", self._restart)
             return
         self._fail(error or QueryFailedError(f"view '{self.name}' failed: {_last_line(message)}"))
+
+    def _in_background(self, what: str, body: Callable[[], None]) -> None:
+        threads.start(f"forebay-{what}-{self.name}", body, self._not_started)
+
+    def _not_started(self, error: Exception) -> None:
+        """The query could not be started again, for a reason that nobody foresaw."""
+        if not self._stopping.is_set():
+            self._fail(
+                QueryFailedError(f"view '{self.name}' could not be started again: {_last_line(repr(error))}")
+            )
 
     def _fail(self, error: ForebayError) -> None:
         self.lock.release()  # before anybody hears of it: whoever does may start the view again at once
@@ -245,17 +275,15 @@ class RunningQuery:
 
     def _start_again(self, beforehand: Callable[[], None]) -> None:
         try:
-            beforehand()
-            if not self._stopping.is_set():
+            with self._session_lock:
+                if self._stopping.is_set():
+                    return
+                beforehand()
                 self.start(self._build())
         except (ForebayError, PySparkException) as error:
-            if self._stopping.is_set():
-                return  # it was told to stop while it was being started
-            known = error if isinstance(error, ForebayError) else from_text(str(error))
-            if known is not None and known.retryable:
-                self.on_terminated(str(known))
-            else:
-                self._fail(known or QueryFailedError(f"view '{self.name}' failed: {error}"))
+            if not self._stopping.is_set():  # else it was stopped while it was being started
+                known = error if isinstance(error, ForebayError) else from_text(str(error))
+                self._on_failure(known, str(error))
 
     def _set_state(self, state: QueryState, message: str) -> None:
         with self.changed:
@@ -303,9 +331,10 @@ class RunningQuery:
                 query.processAllAvailable()
             except PySparkException:
                 log.debug("view '%s' ended while it was being stopped", self.name)
-            done.set()
+            finally:
+                done.set()
 
-        threading.Thread(target=wait, name=f"forebay-drain-{self.name}", daemon=True).start()
+        threads.start(f"forebay-drain-{self.name}", wait, lambda error: None)
         if not done.wait(timeout_s):
             log.warning(
                 "view '%s': a batch did not end within %.0f s; it will be repeated", self.name, timeout_s
@@ -323,12 +352,6 @@ class RunningQuery:
                     return False
                 self.changed.wait(1.0 if left is None else min(1.0, left))
         return True
-
-
-def offsets_of(text: str | None) -> Offsets | None:
-    """An offset of a progress event. Where there is none, Spark says so in more than one way."""
-    found: Offsets | None = json.loads(text) if text and text not in ("None", "null") else None
-    return found
 
 
 def by_source(offsets: Iterable[Offsets]) -> dict[str, Offsets]:

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from forebay.runtime.metrics import SessionCollector
-    from forebay.runtime.progress import ProgressListener
+    from forebay.runtime.progress import ProgressFollower
 
 COMMIT_ON_CLOSE_S = 10.0
 WATCH_S = 0.1  # how soon the failure of any of several queries is noticed
@@ -74,7 +74,7 @@ class Session:
         self._spark_conf = spark_conf
         self._spark: SparkSession | None = None
         self._owns_spark = False
-        self._listener: ProgressListener | None = None
+        self._follower: ProgressFollower | None = None
         self._lock = threading.RLock()
         self._closed = False
         self._commit_errors: dict[str, ForebayError] = {}
@@ -84,7 +84,9 @@ class Session:
         self._tables = CatalogTables(
             self.home, self._catalog, self._sources, self._outcomes, lambda: self.spark
         )
-        self._views = Views(self.home, self._catalog, self._sources, lambda: self.spark, self._tables.frame)
+        self._views = Views(
+            self.home, self._catalog, self._sources, lambda: self.spark, self._lock, self._tables.frame
+        )
         self._describer = Describer(self._catalog, self._sources, self._views, self.commit_errors)
         self._watch: HealthWatch | None = None
         self._committer = GroupCommitter(self._on_commit)
@@ -99,22 +101,24 @@ class Session:
 
     @property
     def spark(self) -> SparkSession:
-        """The SparkSession, started on first use; `readStream.format("forebay")` works on it."""
+        """The SparkSession, started on first use; `readStream.format("forebay")` works on it.
+
+        Where this process has a Spark already, it is a session of its own beside the user's: nothing is set on that one.
+        """
         with self._lock:
             self._check_open()
             if self._spark is None:
                 from forebay.runtime import spark as sparks
-                from forebay.runtime.progress import ProgressListener
+                from forebay.runtime.progress import ProgressFollower
 
                 self._owns_spark = not sparks.is_running()
-                self._spark = sparks.start(self._master, self._spark_conf, self.home / "warehouse")
-                self._listener = ProgressListener(
-                    self._views.running,
-                    self._catalog,
-                    self._on_checkpoint,
-                    self._spark.sparkContext.defaultParallelism,
+                if self._owns_spark:
+                    self._spark = sparks.start(self._master, self._spark_conf, self.home / "warehouse")
+                else:
+                    self._spark = sparks.beside(self._spark_conf)
+                self._follower = ProgressFollower(
+                    self._spark, self._views.running, self._catalog, self._on_checkpoint
                 )
-                self._spark.streams.addListener(self._listener)
             return self._spark
 
     # -- statements ----------------------------------------------------------------------------------
@@ -228,7 +232,8 @@ class Session:
             plan = self._views.select(inner, script)._jdf.queryExecution().toString()
             return Result.of(("plan",), [(plan,)])
         if isinstance(inner, language.CreateView):
-            plan_of = self._views.plan(inner)
+            with self._lock:
+                plan_of = self._views.plan(inner)
             rows = [
                 ("reads", ", ".join(plan_of.tables)),
                 ("emit", plan_of.emit),
@@ -380,8 +385,8 @@ class Session:
                     self._on_checkpoint(source, query.progress.batch, offsets)
             self._committer.close(COMMIT_ON_CLOSE_S)
             if self._spark is not None:
-                if self._listener is not None:
-                    self._spark.streams.removeListener(self._listener)
+                if self._follower is not None:
+                    self._follower.close()
                 self._views.recount(running.values())
                 REPORT.flush()
                 if self._owns_spark:

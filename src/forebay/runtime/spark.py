@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from pyspark import SparkContext
+from pyspark.errors import PySparkException
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
@@ -22,21 +23,25 @@ from forebay.jvm.classes import ClassArchive
 from forebay.jvm.java import find_java
 from forebay.source.datasource import ForebaySource
 
+log = logging.getLogger("forebay.spark")
+
 TASK_FAILURES = 4  # as on a cluster; plain local[N] would fail a query on the first lost Python worker
 
+# What queries need. They are settings of a session, so a user's own session beside it keeps its own.
+OF_A_SESSION = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+    "spark.sql.streaming.metricsEnabled": "false",
+    "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": "true",
+}
 DEFAULTS = {
+    **OF_A_SESSION,
     "spark.app.name": "forebay",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    "spark.sql.session.timeZone": "UTC",
-    "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.memory": "2g",
-    "spark.sql.streaming.metricsEnabled": "false",
-    # Progress of an idle query tells the lag; the default of 10 s is too seldom for a live line.
-    "spark.sql.streaming.noDataProgressEventInterval": "1000",
-    "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": "true",
 }
 SET_BY_EACH_QUERY = (
     "SPARK_LOCAL_DIRS", "SPARK_AUTH_SOCKET_TIMEOUT", "SPARK_BUFFER_SIZE", "SPARK_PYTHON_RUNTIME",
@@ -48,12 +53,39 @@ REDACTION = r"(?i)secret|password|token|access[.]?key|passphrase|[.]pem$|credent
 
 
 def is_running() -> bool:
-    """Whether this process has a Spark already: then a session uses that one, and leaves it running."""
+    """Whether this process has a Spark already: then a session works beside what uses it, and leaves it running."""
     return SparkContext._active_spark_context is not None
 
 
+def beside(conf: Mapping[str, str]) -> SparkSession:
+    """A session of our own on the Spark that this process has, with the data source `forebay` registered.
+
+    Time zone, shuffle partitions and temporary views are the session's, so the user's stay as they are. What belongs to
+    Spark as a whole (log level, memory, the daemon of its workers) is not touched.
+    """
+    running = SparkSession.builder.getOrCreate()
+    spark = running.newSession()
+    settings = {**OF_A_SESSION, "spark.sql.redaction.options.regex": REDACTION + "|url"}
+    if spark.sparkContext.master.startswith("local"):
+        settings["spark.sql.shuffle.partitions"] = str(spark.sparkContext.defaultParallelism)
+    fixed = []
+    for key, value in {**settings, **conf}.items():
+        try:
+            spark.conf.set(key, value)
+        except PySparkException:
+            if running.sparkContext.getConf().get(key) != value:
+                fixed.append(key)
+    if fixed:
+        log.warning(
+            "a Spark runs in this process already, and %s cannot be changed on it: set it where that one is started",
+            ", ".join(fixed),
+        )
+    register(spark)
+    return spark
+
+
 def start(master: str, conf: Mapping[str, str], warehouse: Path) -> SparkSession:
-    """A session of its own settings, with the data source `forebay` registered."""
+    """A Spark of its own settings, with the data source `forebay` registered. None may run in this process."""
     local = master.startswith("local")
     # Workers must run in this interpreter: that is where the dependencies are.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -119,9 +151,15 @@ def register(spark: SparkSession) -> None:
     environment = spark.sparkContext.environment
     before = dict(environment)
     environment.update({name: before.get(name, "") for name in SET_BY_EACH_QUERY})
+    # Spark asks the session that is active in this thread whether the name is taken, not the one that registers it.
+    sessions = SparkSession._get_j_spark_session_class(spark._jvm)
+    active = sessions.getActiveSession()
+    sessions.setActiveSession(spark._jsparkSession)
     try:
         spark.dataSource.register(ForebaySource)
     finally:
+        if active.isDefined():
+            sessions.setActiveSession(active.get())
         environment.clear()
         environment.update(before)
 

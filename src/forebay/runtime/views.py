@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import shutil
 import time
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -46,12 +48,15 @@ class Views:
         catalog: Catalog,
         sources: Sources,
         spark: Callable[[], SparkSession],
+        lock: AbstractContextManager[Any],
         catalog_table: Callable[[str, Any], DataFrame | None] = lambda name, query: None,
     ) -> None:
         self._home = home
         self._catalog = catalog
         self._sources = sources
         self._spark = spark
+        self._lock = lock  # the session's: held by whoever creates, drops or starts a view
+        self._reads = itertools.count()
         self._catalog_table = catalog_table
         self.running: dict[str, RunningQuery] = {}
 
@@ -162,6 +167,7 @@ class Views:
             kept=plan.kept,
             on_state=self._on_state,
             evolve=self._sources.evolve,
+            session_lock=self._lock,
         )
         query.lock.acquire()
         for name in plan.tables:
@@ -172,8 +178,9 @@ class Views:
                     f"there is a checkpoint of a view '{statement.name}' that the catalog does not know",
                     remedy=f"if it is not wanted any more, remove {query.paths.root}",
                 )
-            query.progress.positions = self._starts(statement.name, plan.tables)
-            frame = self._frame(statement, plan, query.progress.positions, columns)
+            query.starts = self._starts(statement.name, plan.tables)
+            query.progress.positions = dict(query.starts)
+            frame = self._frame(statement, plan, query.starts, columns)
             query.prepare(frame)
             self.recount([query])
             self.running[statement.name] = query
@@ -202,7 +209,7 @@ class Views:
     def recount(self, queries: Iterable[RunningQuery]) -> None:
         """Count the batches that are done but were not counted, because a process ended before Spark told of them."""
         for query in queries:
-            recount(self._catalog, query, self._spark().sparkContext.defaultParallelism)
+            recount(self._catalog, query)
 
     def _check_tables(self, names: Iterable[str]) -> None:
         for name in names:
@@ -250,7 +257,7 @@ class Views:
                 connector,
                 start=starts[name],
                 drain=paths.drain,
-                accounts=paths.accounts,
+                accounts=paths.accounts_of(name),
                 errors=self._sources.folder(name).root,
                 # A row that is taken back late must be taken back all the same.
                 event_time=None if plan.kept else self._sources.event_time(source, connector),
@@ -298,7 +305,8 @@ class Views:
         temporary: dict[str, str] = {}
         try:
             for name in sql.tables(statement.query):
-                temporary[name] = f"forebay_read_{name.replace('.', '_')}"
+                # Of this SELECT alone: another may read the same view at the same time.
+                temporary[name] = f"forebay_read_{next(self._reads)}_{name.replace('.', '_')}"
                 table = self._catalog_table(name, statement.query)
                 frame = table if table is not None else self._snapshot(name)
                 frame.createOrReplaceTempView(temporary[name])
@@ -383,8 +391,12 @@ class Views:
 
 
 def _temporary(statement: sql.CreateView) -> dict[str, str]:
-    """The temporary view that stands for each table of the query while Spark reads it."""
-    return {name: f"forebay_{statement.name}_{name}" for name in sql.tables(statement.query)}
+    """The temporary view that stands for each table of the query while Spark reads it.
+
+    The length says where the view's name ends: `a_b` over `c` is not `a` over `b_c`.
+    """
+    prefix = f"forebay_{len(statement.name)}_{statement.name}"
+    return {name: f"{prefix}_{name}" for name in sql.tables(statement.query)}
 
 
 def _refused(error: PySparkException, temporary: dict[str, str] | None = None) -> StatementError:

@@ -1,21 +1,40 @@
 """What a task read, written down by the task: how many records, which were rejected, what became of those.
 
-A file a split, named by the split, so that a task that is repeated writes the same file again and
-nothing is counted twice. Rows would cost every good record something; an accumulator counts repeats.
+A file a split. It says which ranges it is about, so that it is found whatever the splits were when somebody counts:
+they depend on how many tasks could run at a time, and that changes. A task that is repeated writes its file again;
+of two files about the same records the newer one counts. Rows would cost every good record something; an accumulator
+counts repeats.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, NamedTuple
 
 from forebay.connectors.contract import SourceBatch, Split, Stretch
 from forebay.deadletter.ledger import joined
 from forebay.deadletter.policy import write_whole
+
+
+class Span(NamedTuple):
+    """Records [start, end) of a partition."""
+
+    topic: str
+    partition: int
+    start: int
+    end: int
+
+    def overlaps(self, other: Span) -> bool:
+        return self[:2] == other[:2] and self.start < other.end and other.start < self.end
+
+    def holds(self, other: Span) -> bool:
+        return self[:2] == other[:2] and self.start <= other.start and other.end <= self.end
 
 
 @dataclass
@@ -51,33 +70,53 @@ class Account:
         self.limited = joined([*self.limited, *other.limited])
 
 
+@dataclass(frozen=True)
+class Found:
+    """What is written down about some ranges. `whole`: every record in them is accounted for."""
+
+    account: Account
+    whole: bool
+    files: tuple[Path, ...]  # all that were about these ranges, the ones that do not count among them
+
+    def remove(self) -> None:
+        """Once it is in the catalog."""
+        for path in self.files:
+            path.unlink(missing_ok=True)
+
+
 def write(folder: Path, split: Split, account: Account) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    path = _path(folder, split)
-    form = [account.records, account.rejected, account.example, account.skipped, account.dlq, account.limited]
+    form = {
+        "written": time.time_ns(),
+        "spans": [tuple(span) for span in split.spans()],
+        "records": account.records,
+        "rejected": account.rejected,
+        "example": account.example,
+        "skipped": account.skipped,
+        "dlq": account.dlq,
+        "limited": account.limited,
+    }
     # A clean batch that nobody counted is counted again; what became of bad records is known only here.
+    path = folder / f"{name_of(split)}.json"
     write_whole(path, json.dumps(form).encode(), durable=bool(account.dlq or account.limited))
 
 
-def read(folder: Path, splits: Sequence[Split]) -> Account | None:
-    """All splits added up; None if one of them was not written down."""
-    total = Account()
-    for split in splits:
-        try:
-            form = json.loads(_path(folder, split).read_text())
-        except FileNotFoundError:
-            return None
-        # One that an older version left behind has neither letters nor limits.
-        records, rejected, example, skipped, dlq, limited = [*form, 0, []] if len(form) == 4 else form
-        stretches = [Stretch(*each) for each in limited]
-        total.add(Account(records, Counter(rejected), example, skipped, dlq, stretches))
-    return total
-
-
-def remove(folder: Path, splits: Sequence[Split]) -> None:
-    """Once they are in the catalog."""
-    for split in splits:
-        _path(folder, split).unlink(missing_ok=True)
+def find(folder: Path, wanted: Iterable[Split]) -> Found:
+    """What the files in a folder say about the records of some splits, whoever read them in which splits."""
+    splits = list(wanted)
+    spans = _joined(Span(*span) for split in splits for span in split.spans())
+    total, taken, files = Account(), list[Span](), list[Path]()
+    for path, form in sorted(_forms(folder), key=lambda each: -each[1]["written"]):
+        about = [Span(*span) for span in form["spans"]]
+        if not any(span.overlaps(want) for span in about for want in spans):
+            continue
+        files.append(path)
+        new = not any(span.overlaps(other) for span in about for other in taken)
+        if new and all(any(want.holds(span) for want in spans) for span in about):
+            taken += about
+            total.add(_account(form))
+    whole = all(split.spans() for split in splits) and _length(taken) == _length(spans)
+    return Found(total, whole, tuple(files))
 
 
 def name_of(split: Split, *more: str) -> str:
@@ -85,5 +124,33 @@ def name_of(split: Split, *more: str) -> str:
     return hashlib.sha256("\0".join([repr(split), *more]).encode()).hexdigest()[:32]
 
 
-def _path(folder: Path, split: Split) -> Path:
-    return folder / f"{name_of(split)}.json"
+def _forms(folder: Path) -> Iterable[tuple[Path, dict[str, Any]]]:
+    for path in folder.glob("*.json"):
+        try:
+            form = json.loads(path.read_bytes())
+        except (FileNotFoundError, ValueError):
+            continue  # a power failure may leave one empty that nobody needed to be durable
+        if isinstance(form, dict):  # a list is what an older version wrote
+            yield path, form
+
+
+def _account(form: dict[str, Any]) -> Account:
+    return Account(
+        form["records"], Counter(form["rejected"]), form["example"], form["skipped"], form["dlq"],
+        [Stretch(*each) for each in form["limited"]],
+    )  # fmt: skip
+
+
+def _joined(spans: Iterable[Span]) -> list[Span]:
+    """Those that touch as one: a large range may be cut into several splits."""
+    found: list[Span] = []
+    for each in sorted(spans):
+        if found and found[-1][:2] == each[:2] and found[-1].end == each.start:
+            found[-1] = found[-1]._replace(end=each.end)
+        else:
+            found.append(each)
+    return found
+
+
+def _length(spans: Sequence[Span]) -> int:
+    return sum(max(0, span.end - span.start) for span in spans)
