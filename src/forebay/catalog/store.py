@@ -50,6 +50,9 @@ CREATE TABLE IF NOT EXISTS totals (
 CREATE TABLE IF NOT EXISTS recent_errors (
     view TEXT NOT NULL, source TEXT NOT NULL, at_ms INTEGER NOT NULL, errors INTEGER NOT NULL
 );
+CREATE TABLE IF NOT EXISTS beginnings (
+    source TEXT PRIMARY KEY, identity TEXT NOT NULL, offsets TEXT NOT NULL, at_ms INTEGER NOT NULL
+);
 CREATE TABLE IF NOT EXISTS dead_letter_ledger (
     source TEXT NOT NULL, topic TEXT NOT NULL, partition INTEGER NOT NULL, start INTEGER NOT NULL,
     "end" INTEGER NOT NULL, count INTEGER NOT NULL, at_ms INTEGER NOT NULL,
@@ -203,6 +206,29 @@ class Catalog:
             for table in ("status", "status_history", "batches", "totals", "recent_errors"):
                 db.execute(f"DELETE FROM {table} WHERE view = ?", (name,))  # noqa: S608
             db.execute("DELETE FROM dead_letter_ledger WHERE source = ?", (name,))
+
+    # -- where sources begin -------------------------------------------------------------------------
+
+    def beginning(self, source: str, identity: str) -> dict[str, Any] | None:
+        """Where a source of this name and identity began when it was first read; also of one that was dropped since.
+
+        A source that is dropped and made again begins where it did: its group has offsets by now, and they are ours.
+        """
+        rows = self._rows(
+            "SELECT offsets FROM beginnings WHERE source = ? AND identity = ?", source, identity
+        )
+        return dict(json.loads(rows[0]["offsets"])) if rows else None
+
+    def set_beginning(self, source: str, identity: str, offsets: Mapping[str, Any]) -> None:
+        with self._transaction() as db:
+            db.execute(
+                "INSERT OR REPLACE INTO beginnings VALUES (?, ?, ?, ?)",
+                (source, identity, json.dumps(dict(offsets)), _now()),
+            )
+
+    def forget_beginning(self, source: str) -> None:
+        with self._transaction() as db:
+            db.execute("DELETE FROM beginnings WHERE source = ?", (source,))
 
     # -- how it fares --------------------------------------------------------------------------------
 

@@ -22,7 +22,7 @@ from typing import Any, ClassVar, NamedTuple
 import pyarrow as pa
 from pyspark.sql.types import StructType
 
-from forebay.errors import ConnectorStateError
+from forebay.errors import ConnectorStateError, OptionValueError
 from forebay.options import Option, Options, OptionTable, dereference
 
 Offsets = dict[str, Any]
@@ -254,6 +254,23 @@ class SourceConnector(ABC):
     @abstractmethod
     def initial_offsets(self) -> Offsets:
         """Where a reader without a checkpoint starts."""
+
+    def identity(self) -> str:
+        """What is read, by whom and from where on: sources that agree in it have the same beginning."""
+        return ""
+
+    def offsets_at(self, timestamp_ms: int | None) -> Offsets:
+        """Where the first record of that time or later is; with None, where the source ends now."""
+        raise OptionValueError(
+            f"a {self.config.connector} source can be read from its beginning only", option="start"
+        )
+
+    def still_there(self, offsets: Offsets) -> tuple[Offsets, tuple[str, ...]]:
+        """The position, moved to what can still be read, and the ranges that are gone, for people to read.
+
+        Raises `TopicRecreatedError` if it is a position in something else than what is there now.
+        """
+        return offsets, ()
 
     @abstractmethod
     def latest_offsets(

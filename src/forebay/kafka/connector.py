@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pyspark.sql.types import StructType
@@ -70,6 +72,13 @@ METADATA_AGE_S = 1.0  # how long a list of topics and partitions is good: new on
 STEP_S, LONGEST_STEP_S, STEP_SHARE = 0.02, 0.1, 0.02
 
 
+# Two sources that agree in these begin at the same offsets. Topics are known by their ids besides.
+BEGINNING = (
+    "topic", "topics", "topic.pattern", "group.id", "auto.offset.reset", "startup.mode", "startup.timestamp.ms",
+    "startup.specific.offsets",
+)  # fmt: skip
+
+
 class KafkaSource(SourceConnector):
     """One or several topics, read as one source."""
 
@@ -84,6 +93,7 @@ class KafkaSource(SourceConnector):
         self._away = Backoff()
         self._quiet_since: float | None = None
         self._committed: SourceCheckpoint | None = None
+        self._floor: dict[Partition, int] | None = None  # the group's offsets, as this instance knows them
         self._commits = 0
         self._commit_failures = 0
         self._records = 0
@@ -189,6 +199,28 @@ class KafkaSource(SourceConnector):
         )
         self._check_in_range(given, "startup.specific.offsets" if mode == "specific-offsets" else "the group")
         return given | self._reset([key for key in partitions if key not in given])
+
+    def identity(self) -> str:
+        return json.dumps({key: str(self.options[key]) for key in BEGINNING})
+
+    def offsets_at(self, timestamp_ms: int | None) -> Offsets:
+        topics = self._current_topics()
+        partitions = partitions_of(topics)
+        found = (
+            self._cluster.latest(partitions)
+            if timestamp_ms is None
+            else self._cluster.at_timestamp(partitions, timestamp_ms)
+        )
+        return Position(found, _ids(topics)).to_json()
+
+    def still_there(self, offsets: Offsets) -> tuple[Offsets, tuple[str, ...]]:
+        self._topics_at = 0.0
+        position = Position.from_json(offsets)
+        self._check_identity(position, self._current_topics())
+        lows = self._cluster.earliest(list(position.next))
+        gone = [Range(*key, at, lows[key]) for key, at in sorted(position.next.items()) if at < lows[key]]
+        following = {key: max(at, lows[key]) for key, at in position.next.items()}
+        return Position(following, position.ids).to_json(), tuple(str(each) for each in gone)
 
     def _specific(self, partitions: Sequence[Partition]) -> dict[Partition, int]:
         wanted: Mapping[str, Mapping[str, int]] = self.options["startup.specific.offsets"]
@@ -385,11 +417,17 @@ class KafkaSource(SourceConnector):
 
     def commit_offsets(self, checkpoint: SourceCheckpoint) -> None:
         try:
-            self._cluster.commit(Position.from_json(checkpoint.offsets).next)
+            wanted = Position.from_json(checkpoint.offsets)
+            if self._floor is None:
+                self._floor = self._cluster.committed(list(wanted.next))
+            # A view that was created later reads what the group has behind it. The group does not go back for it.
+            reached = {key: max(at, self._floor.get(key, 0)) for key, at in wanted.next.items()}
+            self._cluster.commit(reached)
+            self._floor |= reached
         except CommitError:
             self._commit_failures += 1
             raise
-        self._committed = checkpoint
+        self._committed = replace(checkpoint, offsets=Position(reached, wanted.ids).to_json())
         self._commits += 1
 
     def current_offsets(self) -> SourceCheckpoint | None:

@@ -35,6 +35,9 @@ class SourceStatus:
     errors_total: int = 0
     dlq_total: int = 0
     rate_limited: int = 0
+    waits_for: str | None = (
+        None  # the view that is behind the group's offsets, which stand still until it is not
+    )
 
 
 @dataclass(frozen=True)
@@ -101,9 +104,24 @@ class Describer:
                     known.errors_total if known else 0,
                     known.dlq_total if known else 0,
                     known.rate_limited if known else 0,
+                    self._waits_for(name),
                 )
             )
         return found
+
+    def _waits_for(self, source: str) -> str | None:
+        """The view that is furthest behind what the group has committed, if one is, as far as this process knows."""
+        connector = self._sources.connected().get(source)
+        group = connector.current_offsets() if connector is not None else None
+        if connector is None or group is None:
+            return None
+        behind = {
+            view: connector.count(position, group.offsets)
+            for view in self._views.over(source)
+            if (position := self._views.position(view, source)) is not None
+        }
+        slowest = max(behind, key=lambda view: behind[view], default=None)
+        return slowest if slowest is not None and behind[slowest] else None
 
     def queries(self) -> list[QueryStatus]:
         return [self._query(name) for name in self._views.names()]
@@ -245,6 +263,8 @@ class Describer:
         failing = self._commit_errors().get(name)
         if failing is not None:
             lines += ["", f"Commits fail: {failing.message}"]
+        if waits_for := self._waits_for(name):
+            lines += ["", f"The group waits for view {waits_for}, which is behind it"]
         return [*lines, *self._lag_lines(name)]
 
     def _lag_lines(self, name: str) -> list[str]:

@@ -159,7 +159,8 @@ class Session:
                     return Result(done=self._sources.alter(statement, script))
             case language.CreateView():
                 with self._lock:
-                    return Result(done=self._views.create(statement, script))
+                    done, notes = self._views.create(statement, script)
+                return Result(done=done, notes=notes)
             case language.Drop():
                 return self._drop(statement)
             case language.Show():
@@ -357,12 +358,13 @@ class Session:
 
     def _positions(self, source: str) -> list[Offsets]:
         """How far each view over a source has got: those that run here, and those that do not."""
-        running = self._views.running
-        here = [query.progress.positions[source] for query in running.values() if source in query.connectors]
-        resting = [
-            self._views.left_at(view, source) for view in self._views.over(source) if view not in running
-        ]
-        return [*here, *(position for position in resting if position is not None)]
+        positions = [self._views.position(view, source) for view in self._over(source)]
+        return [position for position in positions if position is not None]
+
+    def _over(self, source: str) -> set[str]:
+        """The views over a source, one that is being created among them."""
+        starting = [name for name, query in list(self._views.running.items()) if source in query.connectors]
+        return {*starting, *self._views.over(source)}
 
     def _on_commit(self, source: str, error: ForebayError | None) -> None:
         if error is None:

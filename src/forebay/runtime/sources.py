@@ -7,7 +7,7 @@ import re
 import shutil
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from pyspark.sql.types import DateType, StructField, StructType, TimestampNTZTyp
 
 from forebay import sql
 from forebay.catalog import Catalog, Definition
-from forebay.connectors.contract import Discovered, SourceConfig, SourceConnector
+from forebay.connectors.contract import Discovered, Offsets, SourceConfig, SourceConnector
 from forebay.connectors.registry import ConnectorRegistry
 from forebay.deadletter.policy import DEAD_LETTER, ErrorPolicy, SourceFolder
 from forebay.deadletter.topic import check_topic, ensure_topic
@@ -27,7 +27,9 @@ from forebay.errors import (
     OptionValueError,
     Position,
     StatementError,
+    TopicRecreatedError,
     UnknownObjectError,
+    UnknownTopicError,
     UnsupportedSqlError,
 )
 from forebay.source.stream import EventTime
@@ -274,6 +276,27 @@ class Sources:
             self._open[name] = connector
         return self._open[name]
 
+    def beginning(self, name: str, known: Callable[[], Offsets | None]) -> tuple[Offsets, tuple[str, ...]]:
+        """Where every view over a source begins unless it says otherwise, and what of it is gone by now.
+
+        It is settled when the source is first read: by the group's offsets, `startup.mode` or `auto.offset.reset`. `known`
+        says where views of a home began that was made before beginnings were kept.
+        """
+        connector = self.connector(name)
+        identity = connector.identity()
+        kept = self._catalog.beginning(name, identity) or known()
+        if kept is not None:
+            try:
+                found = connector.still_there(kept)
+            except (TopicRecreatedError, UnknownTopicError):
+                pass  # a beginning in a topic that is no more
+            else:
+                self._catalog.set_beginning(name, identity, kept)
+                return found
+        offsets = connector.initial_offsets()
+        self._catalog.set_beginning(name, identity, offsets)
+        return offsets, ()
+
     def connected(self) -> dict[str, SourceConnector]:
         """Those that this session has connected, by name."""
         return dict(self._open)
@@ -283,6 +306,8 @@ class Sources:
         return self._open.get(name) or self._connector(self.statement(name))
 
     def drop(self, name: str) -> None:
+        if "group.id" not in self.peek(name).options:
+            self._catalog.forget_beginning(name)  # else the group's offsets would be taken for it
         self._catalog.drop(name)
         self._forget(name)
         shutil.rmtree(self.folder(name).root, ignore_errors=True)

@@ -9,6 +9,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,7 @@ from forebay.errors import (
 from forebay.runtime import changelog, checkpoints
 from forebay.runtime.accounts import recount
 from forebay.runtime.lock import ViewLock
+from forebay.runtime.positions import earlier
 from forebay.runtime.query import RunningQuery, ViewPaths
 from forebay.runtime.sources import Sources, check_name, unknown
 from forebay.source.needed import adds_up_alike, needed_columns
@@ -68,14 +70,14 @@ class Views:
 
     # -- creating ------------------------------------------------------------------------------------
 
-    def create(self, statement: sql.CreateView, script: str) -> str:
-        """Start the view's query; returns what happened. Nothing is left behind when it fails."""
+    def create(self, statement: sql.CreateView, script: str) -> tuple[str, list[str]]:
+        """Start the view's query; returns what happened, and notes. Nothing is left behind when it fails."""
         try:
             return self._create(statement)
         except StatementError as error:
             raise error.at(statement.position, script) from None
 
-    def _create(self, statement: sql.CreateView) -> str:
+    def _create(self, statement: sql.CreateView) -> tuple[str, list[str]]:
         check_name(statement.name)
         text = sql.to_sql(sql.CreateView(statement.name, statement.query, statement.emit))
         known = self._catalog.get(statement.name)
@@ -94,11 +96,11 @@ class Views:
         if running is not None and running.state is QueryState.FAILED:
             self.running.pop(statement.name)
         elif known is not None and running is not None:
-            return f"view {statement.name} is running already"
+            return f"view {statement.name} is running already", []
         if known is not None:
             statement = self._parsed(known)
-        self._start(statement, is_new=known is None, text=text)
-        return f"view {statement.name} {'goes on where it stood' if known else 'created'}"
+        notes = self._start(statement, is_new=known is None, text=text)
+        return f"view {statement.name} {'goes on where it stood' if known else 'created'}", notes
 
     def _check(self, statement: sql.CreateView) -> None:
         """Whether Spark takes the query, before what it is to replace is dropped."""
@@ -150,7 +152,7 @@ class Views:
         assert isinstance(parsed, sql.CreateView)
         return parsed
 
-    def _start(self, statement: sql.CreateView, *, is_new: bool, text: str) -> None:
+    def _start(self, statement: sql.CreateView, *, is_new: bool, text: str) -> list[str]:
         plan = self.plan(statement)
         self._check_tables(plan.tables)
         connectors = {name: self._sources.connector(name) for name in plan.tables}
@@ -161,7 +163,7 @@ class Views:
             statement.name,
             self.paths(statement.name),
             connectors,
-            lambda: self._frame(statement, plan, self._starts(statement.name, plan.tables), columns),
+            lambda: self._frame(statement, plan, query.starts, columns),
             output_mode=OUTPUT_MODES[plan.emit],
             merge_keys=plan.merge_keys if plan.emit == "changes" else None,
             kept=plan.kept,
@@ -178,7 +180,7 @@ class Views:
                     f"there is a checkpoint of a view '{statement.name}' that the catalog does not know",
                     remedy=f"if it is not wanted any more, remove {query.paths.root}",
                 )
-            query.starts = self._starts(statement.name, plan.tables)
+            query.starts, notes = self._starts(statement, plan.tables)
             query.progress.positions = dict(query.starts)
             frame = self._frame(statement, plan, query.starts, columns)
             query.prepare(frame)
@@ -205,6 +207,7 @@ class Views:
             if plan.partial:
                 detail["partial"] = True
             self._catalog.put(Definition(statement.name, "view", text, int(time.time() * 1000), detail))
+        return notes
 
     def recount(self, queries: Iterable[RunningQuery]) -> None:
         """Count the batches that are done but were not counted, because a process ended before Spark told of them."""
@@ -277,17 +280,36 @@ class Views:
             for view in temporary.values():
                 spark.catalog.dropTempView(view)
 
-    def _starts(self, view: str, sources: Iterable[str]) -> dict[str, Offsets]:
-        """Where each source of the view starts: worked out once, then kept beside the checkpoint."""
-        path = self.paths(view).start
+    def _starts(
+        self, statement: sql.CreateView, sources: Iterable[str]
+    ) -> tuple[dict[str, Offsets], list[str]]:
+        """Where each source of the view starts: worked out once, then kept beside the checkpoint; and notes for people."""
+        path, notes = self.paths(statement.name).start, list[str]()
         if not path.exists():
-            starts = {name: self._sources.connector(name).initial_offsets() for name in sources}
+            starts = {}
+            for name in sources:
+                starts[name], gone = self._sources.beginning(name, lambda: self._earliest_start(name))  # noqa: B023
+                notes += [
+                    f"note: {each} of source '{name}' is gone; the view begins after it" for each in gone
+                ]
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             draft = path.with_suffix(".tmp")
             draft.write_text(json.dumps(starts))
             draft.replace(path)
         found: dict[str, Offsets] = json.loads(path.read_text())
-        return found
+        return found, notes
+
+    def _earliest_start(self, source: str) -> Offsets | None:
+        """Where the first view over a source began."""
+        starts = [
+            start for view in self.over(source) if (start := self._kept_start(view, source)) is not None
+        ]
+        return reduce(earlier, starts) if starts else None
+
+    def _kept_start(self, view: str, source: str) -> Offsets | None:
+        path = self.paths(view).start
+        found: dict[str, Offsets] = json.loads(path.read_text()) if path.exists() else {}
+        return found.get(source)
 
     def _on_state(self, name: str, state: QueryState, message: str) -> None:
         self._catalog.set_state(name, state, message, os.getpid())
@@ -339,13 +361,16 @@ class Views:
         """The views that read from a source."""
         return [d.name for d in self._catalog.all("view") if source in d.detail.get("sources", ())]
 
+    def position(self, view: str, source: str) -> Offsets | None:
+        """How far a view has got in a source, whether it runs here or not."""
+        running = self.running.get(view)
+        return self.left_at(view, source) if running is None else running.progress.positions.get(source)
+
     def left_at(self, view: str, source: str) -> Offsets | None:
         """Where a view that does not run here stands in a source, as far as the catalog knows."""
         for totals in self._catalog.totals(view=view, source=source):
             return dict(totals.offsets)
-        start = self.paths(view).start
-        found: dict[str, Offsets] = json.loads(start.read_text()) if start.exists() else {}
-        return found.get(source)
+        return self._kept_start(view, source)
 
     def drop(self, name: str) -> None:
         query = self.running.pop(name, None)
