@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from forebay.errors import ForebayError
     from forebay.pool import Pool, Record
     from forebay.runtime.dead_letters import DeadLetters
-    from forebay.runtime.describe import QueryStatus, SourceLag, SourceStatus
     from forebay.runtime.results import Result
     from forebay.runtime.session import Session, connect
+    from forebay.runtime.status import QueryStatus, SourceLag, SourceStatus
     from forebay.views.changes import Subscription
 
 __version__ = "0.1.0"
@@ -48,12 +48,12 @@ _HOMES = {
     "KafkaBlackboardStore": "forebay.blackboard",
     "Letter": "forebay.deadletter.letter",
     "Pool": "forebay.pool",
-    "QueryStatus": "forebay.runtime.describe",
+    "QueryStatus": "forebay.runtime.status",
     "Record": "forebay.pool",
     "Result": "forebay.runtime.results",
     "Session": "forebay.runtime.session",
-    "SourceLag": "forebay.runtime.describe",
-    "SourceStatus": "forebay.runtime.describe",
+    "SourceLag": "forebay.runtime.status",
+    "SourceStatus": "forebay.runtime.status",
     "Subscription": "forebay.views.changes",
     "connect": "forebay.runtime.session",
 }

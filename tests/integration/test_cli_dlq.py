@@ -8,6 +8,7 @@ import os
 import subprocess
 from pathlib import Path
 
+import fresh
 import letters as make
 import pytest
 from commands import forebay
@@ -62,6 +63,13 @@ def test_ls_lists_the_newest_letters(home: Home) -> None:
     assert "the newest 1 of 4" in shortened.stderr
     none = home.both("ls", "--kind", "UnknownSchemaId")
     assert "no such letters" in none.stderr
+
+
+def test_ls_and_stats_import_neither_spark_nor_a_parser_nor_numpy(home: Home) -> None:
+    for command in ("ls", "stats"):
+        done = fresh.forebay(home.path, "dlq", command, "-o", "jsonl")
+        assert (done.code, done.heavy) == (0, []), done.words
+        assert done.out == home.run(command, "-o", "jsonl")
 
 
 def test_show_explains(home: Home) -> None:

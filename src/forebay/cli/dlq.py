@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from rich.console import Console
@@ -26,15 +26,14 @@ from forebay.cli.letter_choice import (
     must_select,
     narrowed,
 )
-from forebay.cli.letters import draw, draw_list, draw_stats, stats_rows
 from forebay.cli.output import OUTPUT_OPTION, Output, show_rows, words
-from forebay.cli.progress import Waiting
-from forebay.deadletter.entry import Entry
-from forebay.deadletter.stats import Stats
-from forebay.runtime.dead_letters import DeadLetters
-from forebay.runtime.letter_statements import put, recovered, replayed
-from forebay.runtime.results import Result
-from forebay.runtime.session import connect
+
+if TYPE_CHECKING:
+    from forebay.deadletter.entry import Entry
+    from forebay.deadletter.stats import Stats
+    from forebay.runtime.dead_letters import DeadLetters
+    from forebay.runtime.home import Home
+    from forebay.runtime.results import Result
 
 dlq_app = typer.Typer(
     name="dlq",
@@ -73,10 +72,8 @@ def ls(
 
     Examples: forebay dlq ls -s orders · forebay dlq ls -s orders -w "state = 'open' AND partition = 3" -o jsonl
     """
-    with connect(home) as session:
-        chosen = [
-            narrowed(each, where, kind) for each in Whose.of(source, topic, brokers, config).all(session)
-        ]
+    with _opened(home) as at:
+        chosen = [narrowed(each, where, kind) for each in Whose.of(source, topic, brokers, config).all(at)]
         if output is Output.jsonl and not limit:
             for letters in chosen:
                 with _watched(letters) as reading:
@@ -98,6 +95,8 @@ def ls(
             show_rows([_plain(entry) for entry in rows], output)
             return
         if rows:
+            from forebay.cli.letters import draw_list
+
             draw_list(rows, len(chosen) > 1, Console())
         if count > len(rows):
             words.print(f"the newest {len(rows):,} of {count:,}; --limit 0 shows all", highlight=False)
@@ -119,11 +118,13 @@ def show(
 
     Examples: forebay dlq show -s orders orders/3/12345 · forebay dlq show -s orders 3/12345 -o json
     """
-    with connect(home) as session:
-        letters = Whose.of(source, topic, brokers, config).one(session)
+    with _opened(home) as at:
+        letters = Whose.of(source, topic, brokers, config).one(at)
         with _watched(letters) as reading:
             found = reading.explain(id)
         if output is Output.table:
+            from forebay.cli.letters import draw
+
             draw(found, Console())
             return
         fields = {
@@ -153,10 +154,10 @@ def stats(
 
     Examples: forebay dlq stats · forebay dlq stats -s orders -w "state = 'open'" -o json
     """
-    with connect(home) as session:
-        chosen = [
-            narrowed(each, where, None) for each in Whose.of(source, topic, brokers, config).all(session)
-        ]
+    from forebay.cli.letters import draw_stats, stats_rows
+
+    with _opened(home) as at:
+        chosen = [narrowed(each, where, None) for each in Whose.of(source, topic, brokers, config).all(at)]
         counted: list[tuple[str, Stats]] = []
         for letters in chosen:
             with _watched(letters) as reading:
@@ -212,10 +213,12 @@ def replay(
 
       forebay dlq replay -s orders --with repairs:cents_to_euros --to orders-repaired
     """
-    with connect(home) as session:
-        letters = narrowed(Whose.of(source, topic, brokers, config).one(session), where, kind, id)
+    with _opened(home) as at:
+        letters = narrowed(Whose.of(source, topic, brokers, config).one(at), where, kind, id)
         with _watched(letters) as reading:
             report = reading.replay(to=to, patch=patch, repair=with_, dry_run=dry_run, unsure=unsure)
+        from forebay.runtime.letter_statements import replayed
+
         _say(replayed(report), output)
         if dry_run and output is Output.table:
             for outgoing in report.examples:
@@ -243,10 +246,8 @@ def export(
 
     Examples: forebay dlq export -s orders -f letters.jsonl · forebay dlq export -s orders | jq .error_message
     """
-    with connect(home) as session:
-        chosen = [
-            narrowed(each, where, kind) for each in Whose.of(source, topic, brokers, config).all(session)
-        ]
+    with _opened(home) as at:
+        chosen = [narrowed(each, where, kind) for each in Whose.of(source, topic, brokers, config).all(at)]
         draft = file.with_name(f"{file.name}.tmp") if file else None
         handle = draft.open("w", encoding="utf-8") if draft else sys.stdout
         try:
@@ -289,10 +290,12 @@ def discard(
     Examples: forebay dlq discard -s orders --id orders/3/12345 -r "load test" · forebay dlq discard -s orders --all -r old
     """
     must_select(where, kind, id, all_)
-    with connect(home) as session:
-        letters = narrowed(Whose.of(source, topic, brokers, config).one(session), where, kind, id)
+    with _opened(home) as at:
+        letters = narrowed(Whose.of(source, topic, brokers, config).one(at), where, kind, id)
         with _watched(letters) as reading:
             count = reading.discard(reason, dry_run=dry_run)
+        from forebay.runtime.letter_statements import put
+
         _say(put("discarded", letters.source, count, dry_run), output)
 
 
@@ -315,10 +318,12 @@ def reopen(
     Examples: forebay dlq reopen -s orders --id orders/3/12345 · forebay dlq reopen -s orders -w "state_reason = 'old'"
     """
     must_select(where, kind, id, all_)
-    with connect(home) as session:
-        letters = narrowed(Whose.of(source, topic, brokers, config).one(session), where, kind, id)
+    with _opened(home) as at:
+        letters = narrowed(Whose.of(source, topic, brokers, config).one(at), where, kind, id)
         with _watched(letters) as reading:
             count = reading.reopen(dry_run=dry_run)
+        from forebay.runtime.letter_statements import put
+
         _say(put("reopened", letters.source, count, dry_run), output)
 
 
@@ -333,14 +338,24 @@ def recover(
 
     Example: forebay dlq recover -s orders
     """
-    with connect(home) as session:
-        with _watched(Whose(source, None).one(session)) as reading:
+    with _opened(home) as at:
+        with _watched(Whose(source, None).one(at)) as reading:
             report = reading.recover(dry_run=dry_run)
+        from forebay.runtime.letter_statements import recovered
+
         _say(recovered(report), output)
+
+
+def _opened(home: Path) -> Home:
+    from forebay.runtime.home import Home
+
+    return Home(home)
 
 
 @contextmanager
 def _watched(letters: DeadLetters) -> Iterator[DeadLetters]:
+    from forebay.cli.progress import Waiting
+
     with Waiting(f"reading letters of {letters.source}") as waiting:
         yield letters.watched_by(waiting)
 

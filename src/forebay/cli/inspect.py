@@ -33,10 +33,10 @@ def show(
 
     Example: forebay show queries -o json
     """
-    from forebay.runtime.session import connect
+    from forebay.runtime.home import Home
 
-    with connect(home) as session:
-        show_result(session.sql(f"SHOW {kind.value}"), output)
+    with Home(home) as found:
+        show_result(found.show(kind.value), output)
 
 
 def lag(
@@ -44,11 +44,11 @@ def lag(
     home: HomeOption = DEFAULT_HOME,
 ) -> None:
     """How far each source's consumer group is behind, partition by partition, as the brokers see it."""
-    from forebay.runtime.describe import SourceLag
-    from forebay.runtime.session import connect
+    from forebay.runtime.home import Home
+    from forebay.runtime.status import SourceLag
 
-    with connect(home) as session:
-        show_items(SourceLag, session.lag(), output)
+    with Home(home) as found:
+        show_items(SourceLag, found.lag(), output)
 
 
 def tail(

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from forebay.errors import MissingOptionError, OptionConflictError, UnsupportedSqlError
-from forebay.runtime.dead_letters import DeadLetters
-from forebay.runtime.session import Session
+
+if TYPE_CHECKING:
+    from forebay.runtime.dead_letters import DeadLetters
+    from forebay.runtime.home import Home
 
 SourceOption = Annotated[
     str | None,
@@ -74,21 +76,21 @@ class Whose:
             raise MissingOptionError("--brokers needs --topic: which one has the letters?", option="topic")
         return cls(source, topic, {"bootstrap.servers": brokers} if brokers is not None else {})
 
-    def all(self, session: Session) -> Iterator[DeadLetters]:
+    def all(self, home: Home) -> Iterator[DeadLetters]:
         """Of one, of all who have letters in a topic, or of all sources that write some."""
         if self.source is not None:
-            yield session.dead_letters(self.source, topic=self.topic, options=self.options)
+            yield home.dead_letters(self.source, topic=self.topic, options=self.options)
         elif self.topic is not None:
-            yield from session.dead_letters_in(self.topic, options=self.options)
+            yield from home.dead_letters_in(self.topic, options=self.options)
         else:
-            for found in session.sources():
+            for found in home.sources():
                 try:
-                    yield session.dead_letters(found.name)
+                    yield home.dead_letters(found.name)
                 except UnsupportedSqlError:
                     continue  # its policy writes none
 
-    def one(self, session: Session) -> DeadLetters:
-        having = list(self.all(session))
+    def one(self, home: Home) -> DeadLetters:
+        having = list(self.all(home))
         if len(having) == 1:
             return having[0]
         where = f"in topic '{self.topic}'" if self.topic else "among the sources of this home"

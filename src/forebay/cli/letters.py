@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from forebay.deadletter.entry import Entry, moment, text_of
-from forebay.deadletter.explain import WIDTH, Explanation, Line
 from forebay.deadletter.outcomes import State
 from forebay.deadletter.stats import HOUR_MS, Stats
+
+if TYPE_CHECKING:
+    from forebay.deadletter.explain import Explanation, Line
 
 BAR = 40  # columns
 HOURS = 48  # as many rows as fit a screen
@@ -114,6 +116,8 @@ def _draw_bytes(found: Explanation, console: Console) -> None:
 
 def line_text(line: Line) -> Text:
     """Offset, bytes in hex, the same as text; what is at fault stands out in both."""
+    from forebay.deadletter.explain import WIDTH
+
     text = Text(f"{line.at:08x}  ", "dim")
     for place in range(WIDTH):
         if place == WIDTH // 2:
@@ -132,6 +136,8 @@ def line_text(line: Line) -> Text:
 
 def _carets(line: Line) -> Text:
     """Under the bytes at fault, in hex and in text: colours do not reach a log file."""
+    from forebay.deadletter.explain import WIDTH
+
     marks = "".join(
         (" " if place == WIDTH // 2 else "") + ("^^ " if place in line.marked else "   ")
         for place in range(WIDTH)

@@ -1,20 +1,88 @@
-"""`forebay`: the command, its subcommands, and how errors become exit codes."""
+"""`forebay`: the command, its subcommands, and how errors become exit codes.
+
+A subcommand's module is imported when it is invoked; its line in `--help` and in completion is known without it. The
+modules of `cli/` import what they work with inside their functions, so that help and completion stay quick.
+"""
 
 from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Sequence
 from importlib import import_module
-from typing import Annotated
+from typing import Annotated, Any, NamedTuple
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 
 from forebay import __version__
 from forebay.errors import ForebayError
 
+
+class Command(NamedTuple):
+    """Where a subcommand is, below `forebay.cli`, and the first paragraph of its help."""
+
+    place: str
+    help: str
+
+
+COMMANDS = {
+    "run": Command(
+        "run.run",
+        "Run a pipeline. It goes on where it stood; SIGTERM or Ctrl-C finishes the batch in flight and commits.",
+    ),
+    "sql": Command("sql.sql", "A SQL shell; the queries of views created in it run as long as it does."),
+    "show": Command("inspect.show", "List sources, views, sinks or queries."),
+    "lag": Command(
+        "inspect.lag",
+        "How far each source's consumer group is behind, partition by partition, as the brokers see it.",
+    ),
+    "tail": Command("inspect.tail", "Follow a view: every change as a line of JSON, until Ctrl-C."),
+    "dev": Command(
+        "dev.dev_app",
+        "A real Kafka broker and schema registry on this machine: no Docker, only Java 17 or newer.",
+    ),
+    "schema": Command(
+        "schema.schema_app",
+        "Look into a schema registry: subjects, versions, what changed, what would be taken.",
+    ),
+    "dlq": Command(
+        "dlq.dlq_app", "Records that did not decode or were not handled, from the letter to the repair."
+    ),
+    "pool": Command("pool.pool_app", "Handle records with a Python function, many at a time."),
+    "board": Command("board.board_app", "Artifacts on a Kafka blackboard."),
+}
+"""In the order of `--help`."""
+
+
+def load(name: str) -> Any:
+    """Import a subcommand. It is made in a group, as typer would: alone it would lose its name and its markup."""
+    module, _, attribute = COMMANDS[name].place.partition(".")
+    found = getattr(import_module(f"forebay.cli.{module}"), attribute)
+    group = typer.Typer(rich_markup_mode="rich", add_completion=False)
+    group.callback()(lambda: None)
+    if isinstance(found, typer.Typer):
+        group.add_typer(found, name=name)
+    else:
+        group.command(name)(found)
+    made: Any = typer.main.get_command(group)
+    return made.commands[name]
+
+
+class LazyGroup(TyperGroup):
+    """Lists all subcommands, and imports the one that is invoked or completed."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.commands = {name: TyperCommand(name, help=each.help) for name, each in COMMANDS.items()}
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        name, listed, rest = super().resolve_command(ctx, args)
+        return name, listed if name is None else load(name), rest
+
+
 app = typer.Typer(
     name="forebay",
+    cls=LazyGroup,
     no_args_is_help=True,
     add_completion=True,
     pretty_exceptions_enable=False,
@@ -23,31 +91,6 @@ app = typer.Typer(
     "Try:  [bold]forebay dev up[/]  ·  [bold]forebay run pipeline.sql --until-caught-up[/]  ·  [bold]forebay sql[/]",
     epilog="Exit codes: 0 done, 1 the pipeline failed, 2 wrong use or wrong SQL, 3 cannot reach something, 4 timed out.",
 )
-COMMANDS = {
-    "dev": "dev.dev_app",
-    "schema": "schema.schema_app",
-    "dlq": "dlq.dlq_app",
-    "pool": "pool.pool_app",
-    "board": "board.board_app",
-    "run": "run.run",
-    "sql": "shell.sql",
-    "show": "inspect.show",
-    "lag": "inspect.lag",
-    "tail": "inspect.tail",
-}
-"""In the order of `--help`; each with its module and its name there."""
-
-
-def add_commands(arguments: Sequence[str]) -> None:
-    """The one that is asked for, or all: what the others import would cost each command half a second."""
-    asked = next((word for word in arguments if not word.startswith("-")), "")
-    for name in [asked] if asked in COMMANDS else COMMANDS:
-        module, _, attribute = COMMANDS[name].partition(".")
-        found = getattr(import_module(f"forebay.cli.{module}"), attribute)
-        if isinstance(found, typer.Typer):
-            app.add_typer(found, name=name)
-        else:
-            app.command(name)(found)
 
 
 def _version(asked: bool) -> None:
@@ -72,7 +115,6 @@ def options(
 def main() -> None:
     """The entry point. An error of ours is shown as a message, never as a traceback."""
     try:
-        add_commands(sys.argv[1:])
         app()
     except ForebayError as error:
         from forebay.cli.output import words

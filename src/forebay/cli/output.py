@@ -8,12 +8,13 @@ import json
 import sys
 from collections.abc import Iterable
 from enum import StrEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 from rich.console import Console
 
-from forebay.runtime.results import Result
+if TYPE_CHECKING:
+    from forebay.runtime.results import Result
 
 words = Console(stderr=True)
 """For what is said to a person. Obeys NO_COLOR, and prints no colours when it is not a terminal."""
@@ -54,7 +55,7 @@ def show_rows(rows: Iterable[dict[str, Any]], output: Output) -> None:
 
 def show_items(kind: type[Any], items: list[Any], output: Output) -> None:
     """Dataclasses, as a table or as JSON."""
-    from forebay.runtime.describe import table_of
+    from forebay.runtime.status import table_of
 
     if output is Output.table:
         table_of(kind, items).show(console=Console())

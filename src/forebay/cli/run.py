@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.live import Live
@@ -19,10 +19,13 @@ from rich.text import Text
 from forebay import threads
 from forebay.cli.inspect import DEFAULT_HOME, HomeOption
 from forebay.cli.output import Output, show, words
+from forebay.cli.phases import Phases
 from forebay.errors import StatementError
-from forebay.runtime.describe import QueryStatus
-from forebay.runtime.session import Session, connect
-from forebay.telemetry.server import MetricsServer
+
+if TYPE_CHECKING:
+    from forebay.runtime.session import Session
+    from forebay.runtime.status import QueryStatus
+    from forebay.sql import Statement
 
 REFRESH_S = 0.5
 PLAIN_EVERY_S = 5.0  # without a terminal, a line now and then is enough for a log
@@ -68,8 +71,15 @@ def run(
     script = expand(file.read_text())
     stop = threading.Event()
     _stop_on_signals(stop)
-    with connect(home, master) as session, _metrics(session, metrics_port):
+    with Phases() as phases:
+        phases.say("loading")
+        from forebay.runtime.session import connect
+
+        session = connect(home, master)
+    with session, _metrics(session, metrics_port):
         _execute(session, script)
+        if session.queries():
+            words.print(_goes_on(until_caught_up), style="dim", highlight=False)
         waiting = _Waiting(session, until_caught_up, timeout)
         watch(session, lambda: stop.is_set() or waiting.done())
         if not stop.is_set():
@@ -83,6 +93,8 @@ def _metrics(session: Session, port: int | None) -> Iterator[None]:
     if port is None:
         yield
         return
+    from forebay.telemetry.server import MetricsServer
+
     server = MetricsServer(session.collector(), port)
     words.print(f"metrics at {server.address}", markup=False, highlight=False)
     try:
@@ -100,13 +112,39 @@ def _stop_on_signals(stop: threading.Event) -> None:
 
 
 def _execute(session: Session, script: str) -> None:
-    with words.status("starting Spark, checking sources …"):
-        results = session.execute(script)
-    for result in results:
+    """Statement by statement, naming what each waits for while it does."""
+    from forebay import sql
+
+    results = session.each(script)
+    for statement in sql.parse(script):
+        with Phases() as phases:
+            phases.say(_waits_for(session, statement))
+            result = next(results)
         if result.done:
             words.print("\n".join((result.done, *result.notes)), markup=False, highlight=False)
         else:
             show(result, Output.table)
+
+
+def _waits_for(session: Session, statement: Statement) -> str:
+    from forebay import sql
+
+    if isinstance(statement, sql.CreateSource):
+        brokers = statement.options.get("bootstrap.servers")
+        where = f", reaching brokers at {brokers.text}" if brokers else ""
+        return f"checking source {statement.name}{where}"
+    starting = "" if session.spark_started else "starting Spark"
+    if isinstance(statement, sql.CreateView):
+        return f"{starting}, then view {statement.name}" if starting else f"starting view {statement.name}"
+    if isinstance(statement, sql.Select):
+        return f"{starting}, then the query" if starting else "running the query"
+    return "working"
+
+
+def _goes_on(until_caught_up: bool) -> str:
+    if until_caught_up:
+        return "catching up: ends when all that the topics hold now is in the views"
+    return "running until Ctrl-C or SIGTERM"
 
 
 class _Waiting:

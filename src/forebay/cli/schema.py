@@ -7,17 +7,17 @@ import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from forebay.cli.output import OUTPUT_OPTION, Output, show_items, words
 from forebay.errors import MissingOptionError, OptionValueError, StatementError, UnknownObjectError
-from forebay.formats.avro_diff import changes
-from forebay.formats.avro_schema import parse
-from forebay.formats.schema_diff import Change
 from forebay.registry import RegisteredSchema, RegistrySettings, Version
-from forebay.registry.client import Registry
+
+if TYPE_CHECKING:
+    from forebay.formats.schema_diff import Change
+    from forebay.registry.client import Registry
 
 schema_app = typer.Typer(
     name="schema",
@@ -161,6 +161,8 @@ def _registry(url: str) -> Registry:
         raise MissingOptionError(
             "which registry?", remedy="--url http://localhost:8081, or export SCHEMA_REGISTRY_URL"
         )
+    from forebay.registry.client import Registry
+
     return Registry(
         RegistrySettings(
             url=url,
@@ -201,6 +203,8 @@ def _from_file(file: Path) -> RegisteredSchema:
 
 
 def _show_changes(old: RegisteredSchema, new: RegisteredSchema, output: Output) -> None:
+    from forebay.formats.schema_diff import Change
+
     found = _changes(old, new)
     if found is not None:
         show_items(Change, found, output)
@@ -215,6 +219,9 @@ def _changes(old: RegisteredSchema, new: RegisteredSchema) -> list[Change] | Non
     """None where a schema is not one that we can take apart: then its text must do."""
     if (old.type, new.type) != ("AVRO", "AVRO"):
         return None
+    from forebay.formats.avro_diff import changes
+    from forebay.formats.avro_schema import parse
+
     try:
         # A new schema from a file may use what the old one refers to.
         references = [text for _, text in old.references]

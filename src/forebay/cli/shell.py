@@ -1,12 +1,9 @@
-"""`forebay sql`: statements one by one, with history and completion, or a single one with -e."""
+"""The shell of `forebay sql`: statements one by one, with history and completion."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable
-from typing import Annotated
 
-import typer
 from prompt_toolkit import PromptSession
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
@@ -14,13 +11,11 @@ from prompt_toolkit.formatted_text import HTML
 from prompt_toolkit.history import FileHistory
 
 from forebay import __version__
-from forebay.cli.inspect import DEFAULT_HOME, HomeOption
-from forebay.cli.output import OUTPUT_OPTION, Output, show, show_rows, words
-from forebay.cli.run import MasterOption
+from forebay.cli.output import Output, show, show_rows, words
 from forebay.deadletter.policy import DEAD_LETTER
 from forebay.errors import ForebayError
 from forebay.kafka.options import KAFKA
-from forebay.runtime.session import Session, connect
+from forebay.runtime.session import Session
 
 KEYWORDS = (
     "CREATE SOURCE", "CREATE OR REPLACE SOURCE", "CREATE MATERIALIZED VIEW", "CREATE OR REPLACE MATERIALIZED VIEW",
@@ -41,30 +36,7 @@ A statement ends with a semicolon. Tab completes, the arrow keys recall, Ctrl-C 
 """
 
 
-def sql(
-    execute: Annotated[
-        str | None,
-        typer.Option("--execute", "-e", help="run these statements and end; - reads them from stdin"),
-    ] = None,
-    output: Annotated[Output, OUTPUT_OPTION] = Output.table,
-    home: HomeOption = DEFAULT_HOME,
-    master: MasterOption = "local[*]",
-) -> None:
-    """A SQL shell; the queries of views created in it run as long as it does.
-
-    Examples: forebay sql · forebay sql -e "SELECT * FROM bars LIMIT 5" -o json
-    """
-    with connect(home, master) as session:
-        if execute is None and sys.stdin.isatty():
-            _loop(session, output)
-            return
-        script = sys.stdin.read() if execute in (None, "-") else execute
-        assert script is not None
-        for result in session.each(script):
-            show(result, output)
-
-
-def _loop(session: Session, output: Output) -> None:
+def loop(session: Session, output: Output) -> None:
     session.home.mkdir(parents=True, exist_ok=True)
     prompt: PromptSession[str] = PromptSession(
         history=FileHistory(str(session.home / "history")),

@@ -17,13 +17,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, ClassVar, NamedTuple
-
-import pyarrow as pa
-from pyspark.sql.types import StructType
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from forebay.errors import ConnectorStateError, OptionValueError
 from forebay.options import Option, Options, OptionTable, dereference
+
+if TYPE_CHECKING:  # commands that look at a home need neither, and both take long to import
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
 
 Offsets = dict[str, Any]
 """A position in the source as JSON: what Spark writes into its offset log. Key order is part of it."""

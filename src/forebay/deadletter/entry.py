@@ -6,16 +6,17 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any
-
-import pyarrow as pa
+from typing import TYPE_CHECKING, Any
 
 from forebay.deadletter.letter import REPLAY_ID, REPLAYED_FROM, Letter
 from forebay.deadletter.outcomes import Identity, Outcome, identity_text, parse_identity
 
+if TYPE_CHECKING:  # listing letters does without it
+    import pyarrow as pa
+
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f]")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_TIME = pa.timestamp("us", "UTC")
+TIME = "timestamp[us, tz=UTC]"
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,15 @@ class Entry:
     def row(self, names: Sequence[str] | None = None) -> dict[str, Any]:
         """The columns of these names, or all of them."""
         return {name: COLUMNS[name][1](self) for name in names or COLUMNS}
+
+
+Condition = Callable[[Entry], "bool | None"]
+"""Whether a letter is wanted; None where SQL says NULL, which is not selected."""
+
+
+def everything(entry: Entry) -> bool | None:
+    """The condition of no WHERE."""
+    return True
 
 
 def replayed_from(letter: Letter) -> tuple[str, Identity] | None:
@@ -78,37 +88,57 @@ def _target(entry: Entry) -> str | None:
     return identity_text((made.target_topic, made.target_partition, made.target_offset))
 
 
-COLUMNS: dict[str, tuple[pa.DataType, Callable[[Entry], Any]]] = {
-    "source": (pa.string(), lambda e: e.letter.source),
-    "topic": (pa.string(), lambda e: e.letter.topic),
-    "partition": (pa.int32(), lambda e: e.letter.partition),
-    "offset": (pa.int64(), lambda e: e.letter.offset),
-    "timestamp": (_TIME, lambda e: moment(e.letter.timestamp_ms)),
-    "failed_at": (_TIME, lambda e: moment(e.letter.failed_at_ms)),
-    "error_kind": (pa.string(), lambda e: e.letter.kind),
-    "error_message": (pa.string(), lambda e: e.letter.message),
-    "field": (pa.string(), lambda e: e.letter.field),
-    "stage": (pa.string(), lambda e: e.letter.stage),
-    "state": (pa.string(), lambda e: str(e.outcome.state)),
-    "state_at": (_TIME, lambda e: moment(e.outcome.at_ms)),
-    "state_reason": (pa.string(), lambda e: e.outcome.reason),
-    "replay_id": (pa.string(), lambda e: e.outcome.replay_id),
-    "replayed_to": (pa.string(), _target),
-    "replayed_from": (pa.string(), lambda e: e.replayed_from),
-    "key": (pa.string(), lambda e: text_of(e.letter.key)),
-    "value": (pa.string(), lambda e: text_of(e.letter.value)),
-    "key_bytes": (pa.binary(), lambda e: e.letter.key),
-    "value_bytes": (pa.binary(), lambda e: e.letter.value),
-    "headers": (pa.map_(pa.string(), pa.binary()), lambda e: list(dict(e.letter.headers).items())),
-    "size": (pa.int64(), lambda e: e.letter.size),
-    "complete": (pa.bool_(), lambda e: e.letter.whole),
-    "id": (pa.string(), lambda e: e.id),
+COLUMNS: dict[str, tuple[str, Callable[[Entry], Any]]] = {
+    "source": ("string", lambda e: e.letter.source),
+    "topic": ("string", lambda e: e.letter.topic),
+    "partition": ("int32", lambda e: e.letter.partition),
+    "offset": ("int64", lambda e: e.letter.offset),
+    "timestamp": (TIME, lambda e: moment(e.letter.timestamp_ms)),
+    "failed_at": (TIME, lambda e: moment(e.letter.failed_at_ms)),
+    "error_kind": ("string", lambda e: e.letter.kind),
+    "error_message": ("string", lambda e: e.letter.message),
+    "field": ("string", lambda e: e.letter.field),
+    "stage": ("string", lambda e: e.letter.stage),
+    "state": ("string", lambda e: str(e.outcome.state)),
+    "state_at": (TIME, lambda e: moment(e.outcome.at_ms)),
+    "state_reason": ("string", lambda e: e.outcome.reason),
+    "replay_id": ("string", lambda e: e.outcome.replay_id),
+    "replayed_to": ("string", _target),
+    "replayed_from": ("string", lambda e: e.replayed_from),
+    "key": ("string", lambda e: text_of(e.letter.key)),
+    "value": ("string", lambda e: text_of(e.letter.value)),
+    "key_bytes": ("binary", lambda e: e.letter.key),
+    "value_bytes": ("binary", lambda e: e.letter.value),
+    "headers": ("map<string, binary>", lambda e: list(dict(e.letter.headers).items())),
+    "size": ("int64", lambda e: e.letter.size),
+    "complete": ("bool", lambda e: e.letter.whole),
+    "id": ("string", lambda e: e.id),
 }
-"""Name, type and value of each column of `forebay_catalog.dead_letters`, in order."""
+"""Name, type (as Arrow writes it) and value of each column of `forebay_catalog.dead_letters`, in order."""
 
-SCHEMA = pa.schema([pa.field(name, kind) for name, (kind, _) in COLUMNS.items()])
+
+def schema() -> pa.Schema:
+    """The columns' types."""
+    import pyarrow as pa
+
+    kinds = {
+        "string": pa.string(),
+        "int32": pa.int32(),
+        "int64": pa.int64(),
+        "bool": pa.bool_(),
+        "binary": pa.binary(),
+        "map<string, binary>": pa.map_(pa.string(), pa.binary()),
+        TIME: pa.timestamp("us", "UTC"),
+    }
+    return pa.schema([pa.field(name, kinds[kind]) for name, (kind, _) in COLUMNS.items()])
 
 
 def batch_of(entries: Sequence[Entry]) -> pa.RecordBatch:
-    columns = [pa.array([value(e) for e in entries], kind) for kind, value in COLUMNS.values()]
-    return pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
+    import pyarrow as pa
+
+    types = schema()
+    columns = [
+        pa.array([value(e) for e in entries], field.type)
+        for field, (_, value) in zip(types, COLUMNS.values(), strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=types)

@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from forebay.deadletter.entry import Entry
+from forebay.deadletter.entry import Condition, Entry, everything
 from forebay.deadletter.letter import REPLAY_ID, REPLAYED_FROM, Letter
 from forebay.deadletter.outcomes import (
     Identity,
@@ -31,7 +31,6 @@ from forebay.deadletter.outcomes import (
 )
 from forebay.deadletter.reader import LetterReader, Progress, read_ranges, silent
 from forebay.deadletter.repair import Repair, RepairError
-from forebay.deadletter.where import Condition, everything
 from forebay.deadletter.whole import RecordGoneError, whole
 from forebay.errors import OffsetOutOfRangeError, ReplayFailedError, UnknownTopicError
 from forebay.kafka.admin import Cluster

@@ -13,14 +13,12 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
-import pyarrow as pa
 from sqlglot import exp
 
-from forebay.deadletter.entry import COLUMNS, Entry
+from forebay.deadletter.entry import COLUMNS, TIME, Condition, Entry
 from forebay.errors import UnknownObjectError, UnsupportedSqlError
 from forebay.sql.positions import Script, span
 
-Condition = Callable[[Entry], "bool | None"]
 _COMPARISONS: dict[type[Any], Callable[[Any, Any], bool]] = {
     exp.EQ: operator.eq,
     exp.NEQ: operator.ne,
@@ -37,11 +35,6 @@ _HINT = "write column = 'value', <>, <, >, IN (…), LIKE, BETWEEN, IS NULL, joi
 def condition(node: Any) -> Condition:
     """The condition of a parsed WHERE; what it cannot be is said with its place."""
     return _Compiler(node).made
-
-
-def everything(entry: Entry) -> bool | None:
-    """The condition of no WHERE."""
-    return True
 
 
 class _Compiler:
@@ -78,11 +71,11 @@ class _Compiler:
                 low, high = self._literal(node.args["low"], kind), self._literal(node.args["high"], kind)
                 return _known(value, lambda found: low <= found <= high)
             case exp.Like():
-                if not pa.types.is_string(self._type(node.this)):
+                if self._type(node.this) != "string":
                     raise self._refuse("LIKE compares text", node, _HINT)
-                pattern = _pattern(self._literal(node.expression, pa.string()))
+                pattern = _pattern(self._literal(node.expression, "string"))
                 return _known(self._column(node.this), lambda found: pattern.fullmatch(found) is not None)
-            case exp.Column() if pa.types.is_boolean(self._type(node)):
+            case exp.Column() if self._type(node) == "bool":
                 return self._column(node)
             case exp.Boolean():
                 return lambda entry: bool(node.this)
@@ -115,33 +108,33 @@ class _Compiler:
     def _column(self, node: Any) -> Callable[[Entry], Any]:
         return COLUMNS[self._name(node)][1]
 
-    def _type(self, node: Any) -> pa.DataType:
+    def _type(self, node: Any) -> str:
         return COLUMNS[self._name(node)][0]
 
-    def _literal(self, node: Any, kind: pa.DataType) -> Any:
+    def _literal(self, node: Any, kind: str) -> Any:
         sign = 1
         value = node
         if isinstance(value, exp.Neg):
             sign, value = -1, value.this
-        if isinstance(value, exp.Cast) and pa.types.is_timestamp(kind):
+        if isinstance(value, exp.Cast) and kind == TIME:
             value = value.this
         text = str(value.name) if isinstance(value, exp.Literal) else None
-        if pa.types.is_boolean(kind) and isinstance(value, exp.Boolean):
+        if kind == "bool" and isinstance(value, exp.Boolean):
             return bool(value.this)
-        if text is not None and value.is_string and pa.types.is_string(kind):
+        if text is not None and value.is_string and kind == "string":
             return text
-        if text is not None and not value.is_string and pa.types.is_integer(kind):
+        if text is not None and not value.is_string and kind in ("int32", "int64"):
             try:
                 return sign * int(text)
             except ValueError:
                 pass
-        if text is not None and value.is_string and pa.types.is_timestamp(kind):
+        if text is not None and value.is_string and kind == TIME:
             try:
                 found = datetime.fromisoformat(text)
                 return found if found.tzinfo else found.replace(tzinfo=UTC)
             except ValueError:
                 pass
-        raise self._refuse(f"expected {_NAMES[str(kind)]}", node, _HINT)
+        raise self._refuse(f"expected {_NAMES[kind]}", node, _HINT)
 
     def _refuse(self, message: str, node: Any, remedy: str) -> UnsupportedSqlError:
         error = UnsupportedSqlError(message, remedy=remedy)
@@ -158,7 +151,7 @@ _NAMES = {
     "int32": "an integer",
     "int64": "an integer",
     "bool": "true or false",
-    "timestamp[us, tz=UTC]": "a time in quotes, such as '2026-01-15 10:00:00'",
+    TIME: "a time in quotes, such as '2026-01-15 10:00:00'",
     "binary": "a column of text: key and value instead of key_bytes and value_bytes",
     "map<string, binary>": "a column of text",
 }

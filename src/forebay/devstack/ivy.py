@@ -10,10 +10,9 @@ from __future__ import annotations
 import os
 import subprocess
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 from xml.sax.saxutils import quoteattr
-
-import pyspark
 
 from forebay.devstack.artifacts import Artifact, ArtifactSet
 from forebay.errors import DownloadError
@@ -77,7 +76,10 @@ def failure_reason(log: str) -> str:
 
 
 def _ivy_jar() -> Path:
-    jars = sorted((Path(pyspark.__file__).parent / "jars").glob("ivy-*.jar"))
+    # Found and not imported: whoever asks for the stack's addresses need not wait for PySpark.
+    spec = find_spec("pyspark")
+    folders = spec.submodule_search_locations if spec else None
+    jars = sorted(jar for folder in folders or () for jar in (Path(folder) / "jars").glob("ivy-*.jar"))
     if not jars:
         raise DownloadError(
             "this PySpark installation has no jars/ivy-*.jar", remedy="install pyspark from PyPI"

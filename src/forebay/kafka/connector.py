@@ -46,6 +46,7 @@ from forebay.formats.avro_schema import FILE_OPTION, OPTION, written_schema
 from forebay.kafka.admin import Cluster, Partition, Topic, partitions_of
 from forebay.kafka.columns import CHANGE_LOG, RAW_COLUMNS, layout
 from forebay.kafka.consumers import CACHE
+from forebay.kafka.lag import lag_of
 from forebay.kafka.offsets import (
     KafkaSplit,
     Position,
@@ -434,16 +435,7 @@ class KafkaSource(SourceConnector):
         return self._committed
 
     def lag(self) -> list[PartitionLag]:
-        topics = self._current_topics()
-        partitions = partitions_of(topics)
-        ends, committed = self._cluster.latest(partitions), self._cluster.committed(partitions)
-        starts = self._cluster.earliest([key for key in partitions if key not in committed])
-        return [
-            PartitionLag(
-                *key, committed.get(key), ends[key], ends[key] - committed.get(key, starts.get(key, 0))
-            )
-            for key in sorted(partitions)
-        ]
+        return lag_of(self._cluster, self._current_topics())
 
     def health_check(self) -> HealthStatus:
         details = {

@@ -15,13 +15,14 @@ from pyspark.sql import DataFrame, SparkSession
 
 from forebay import sql
 from forebay.catalog import Catalog
-from forebay.deadletter.entry import SCHEMA
+from forebay.deadletter.entry import schema as letter_schema
 from forebay.deadletter.outcomes import Outcomes
 from forebay.errors import UnsupportedSqlError
 from forebay.runtime.dead_letters import DeadLetters
+from forebay.runtime.known import unknown
 from forebay.runtime.letter_owners import owner_of
 from forebay.runtime.source_errors import source_errors
-from forebay.runtime.sources import Sources, unknown
+from forebay.runtime.sources import Sources
 
 SCHEMAS = ("forebay_catalog", "laminar_catalog")
 TABLES = ("dead_letters", "source_errors")
@@ -62,7 +63,7 @@ class CatalogTables:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         path = folder / f"{uuid.uuid4().hex}.parquet"
         self._written.append(path)
-        with pq.ParquetWriter(path, SCHEMA) as file:
+        with pq.ParquetWriter(path, letter_schema()) as file:
             for name in self._sources.names():
                 if wanted is not None and name not in wanted:
                     continue

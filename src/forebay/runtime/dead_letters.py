@@ -9,22 +9,15 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 from urllib.parse import quote
 
-import pyarrow as pa
-
-from forebay import sql
-from forebay.deadletter.entry import SCHEMA, Entry, batch_of
-from forebay.deadletter.explain import Explanation
+from forebay.deadletter.entry import Condition, Entry, batch_of, everything, schema
 from forebay.deadletter.letter import Letter
 from forebay.deadletter.outcomes import Outcomes, State, mark_of, parse_identity
 from forebay.deadletter.reader import Letterbox, LetterReader, Place, Progress, silent
-from forebay.deadletter.recovery import RecoveryReport
 from forebay.deadletter.repair import Repair, checked, function, merge_patch
-from forebay.deadletter.replay import Replayer, ReplayReport, Unsure
 from forebay.deadletter.stats import Stats, count
-from forebay.deadletter.where import Condition, condition, everything
 from forebay.errors import (
     AlreadyRunningError,
     MissingOptionError,
@@ -33,6 +26,15 @@ from forebay.errors import (
     UnsupportedSqlError,
 )
 from forebay.runtime.letter_owners import Owner
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from forebay.deadletter.explain import Explanation
+    from forebay.deadletter.recovery import RecoveryReport
+    from forebay.deadletter.replay import ReplayReport, Unsure
+
+# The SQL parser, Arrow and what decodes records are imported where they are used: listing letters needs none of them.
 
 log = logging.getLogger("forebay.deadletter")
 
@@ -65,6 +67,9 @@ class DeadLetters:
 
     def where(self, text: str | Any) -> DeadLetters:
         """Those of them that a condition holds for, such as `partition = 3 AND error_kind = 'SchemaMismatch'`."""
+        from forebay import sql
+        from forebay.deadletter.where import condition
+
         asked = condition(sql.parse_condition(text) if isinstance(text, str) else text)
         before = self._wanted
         return replace(self, _wanted=lambda entry: before(entry) and asked(entry))
@@ -102,7 +107,9 @@ class DeadLetters:
 
     def arrow(self) -> pa.Table:
         """All of them in memory, in the columns of `forebay_catalog.dead_letters`."""
-        return pa.Table.from_batches(list(self.batches()), SCHEMA)
+        import pyarrow as pa
+
+        return pa.Table.from_batches(list(self.batches()), schema())
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         for chunk in _chunks(self):
@@ -157,6 +164,8 @@ class DeadLetters:
         that takes a Letter and gives the new value, or None to leave the letter open. `unsure` says whether
         the records of a replay that was killed were "sent" or "unsent", where the topic cannot tell any more.
         """
+        from forebay.deadletter.replay import Replayer
+
         if patch is not None and repair is not None:
             raise OptionConflictError("a replay has a patch or a function, not both")
         made: Repair | None = None

@@ -2,71 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime
-from typing import Any
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 
-import psutil
 import pyarrow as pa
 from pyspark.sql.pandas.types import from_arrow_type
 
 from forebay import sql
-from forebay.catalog import Catalog, QueryState, Totals
+from forebay.catalog import Catalog, Totals
 from forebay.deadletter.policy import ErrorPolicy
 from forebay.errors import ForebayError
+from forebay.runtime.known import unknown
 from forebay.runtime.results import Result
-from forebay.runtime.sources import Sources, unknown
+from forebay.runtime.sources import Sources
+from forebay.runtime.status import (
+    QueryStatus,
+    SourceLag,
+    SourceStatus,
+    query_status,
+    shown,
+    source_statuses,
+    time_text,
+)
 from forebay.runtime.views import Views
-
-
-@dataclass(frozen=True)
-class SourceStatus:
-    """A source as `Session.sources()` gives it."""
-
-    name: str
-    connector: str
-    format: str | None
-    topic: str | None
-    group: str | None
-    columns: tuple[str, ...]
-    views: tuple[str, ...]
-    on_error: str = "skip"
-    errors_total: int = 0
-    dlq_total: int = 0
-    rate_limited: int = 0
-    waits_for: str | None = (
-        None  # the view that is behind the group's offsets, which stand still until it is not
-    )
-
-
-@dataclass(frozen=True)
-class QueryStatus:
-    """A view's query as `Session.queries()` gives it. `records` counts the rejected ones too."""
-
-    view: str
-    state: str
-    batch: int
-    records: int
-    rejected: int
-    late: int
-    records_per_second: float
-    lag: int | None
-    batch_ms: int
-    message: str
-
-
-@dataclass(frozen=True)
-class SourceLag:
-    """How far a source's group is behind in one partition, as the broker sees it."""
-
-    source: str
-    group: str | None
-    topic: str
-    partition: int
-    committed: int | None
-    end: int
-    lag: int
 
 
 class Describer:
@@ -85,29 +43,10 @@ class Describer:
         self._commit_errors = commit_errors
 
     def sources(self) -> list[SourceStatus]:
-        found = []
-        errors = {each.source_name: each for each in self._catalog.source_errors()}
-        for name in self._sources.names():
-            statement = self._sources.statement(name)
-            known = errors.get(name)
-            text = self._sources.config(statement).options
-            found.append(
-                SourceStatus(
-                    name,
-                    statement.connector,
-                    text.get("format", "json") if statement.connector == "kafka" else None,
-                    text.get("topic") or text.get("topics") or text.get("topic.pattern"),
-                    text.get("group.id"),
-                    tuple(column.name for column in statement.columns),
-                    tuple(self._views.over(name)),
-                    self._sources.policy(name).strategy,
-                    known.errors_total if known else 0,
-                    known.dlq_total if known else 0,
-                    known.rate_limited if known else 0,
-                    self._waits_for(name),
-                )
-            )
-        return found
+        return [
+            replace(status, waits_for=self._waits_for(status.name))
+            for status in source_statuses(self._catalog, self._sources)
+        ]
 
     def _waits_for(self, source: str) -> str | None:
         """The view that is furthest behind what the group has committed, if one is, as far as this process knows."""
@@ -127,38 +66,20 @@ class Describer:
         return [self._query(name) for name in self._views.names()]
 
     def _query(self, name: str) -> QueryStatus:
-        totals = self._catalog.totals(view=name)
-        records = sum(item.records for item in totals)
-        rejected = sum(sum(item.rejected.values()) for item in totals)
-        late = sum(item.late for item in totals)
-        batch = max((item.batch for item in totals), default=-1)
-        state, message, pid = self._catalog.state(name) or (QueryState.STOPPED, "", 0)
+        known = query_status(self._catalog, name)
         query = self._views.running.get(name)
-        if query is not None:
-            progress = query.progress
-            # A group that cannot be told does not hold up the view; its lag would be a riddle all the same.
-            failing = [error for source, error in self._commit_errors().items() if source in query.connectors]
-            message = message or "; ".join(error.message for error in failing)
-            return QueryStatus(
-                name, str(query.state), batch, records, rejected, late, round(progress.records_per_second, 1), progress.lag,
-                progress.batch_ms, message,
-            )  # fmt: skip
-        if state in (QueryState.RUNNING, QueryState.STARTING, QueryState.RETRYING) and not psutil.pid_exists(
-            pid
-        ):
-            state, message = QueryState.STOPPED, f"process {pid} ended without stopping it"
-        recent = self._catalog.batches(name, 1)
-        return QueryStatus(
-            name,
-            str(state),
-            batch,
-            records,
-            rejected,
-            late,
-            0.0,
-            None,
-            recent[0][4] if recent else 0,
-            message,
+        if query is None:
+            return known
+        progress = query.progress
+        # Offsets that cannot be committed do not stop the view, but they explain a lag that does not fall.
+        failing = [error for source, error in self._commit_errors().items() if source in query.connectors]
+        return replace(
+            known,
+            state=str(query.state),
+            records_per_second=round(progress.records_per_second, 1),
+            lag=progress.lag,
+            batch_ms=progress.batch_ms,
+            message=known.message or "; ".join(error.message for error in failing),
         )
 
     def lag(self) -> list[SourceLag]:
@@ -175,20 +96,7 @@ class Describer:
     # -- as tables -----------------------------------------------------------------------------------
 
     def show(self, kind: str) -> Result:
-        if kind == "sources":
-            return table_of(SourceStatus, self.sources())
-        if kind == "queries":
-            return table_of(QueryStatus, self.queries())
-        if kind == "views":
-            rows = []
-            for definition in self._catalog.all("view"):
-                detail = definition.detail
-                rows.append(
-                    (definition.name, ", ".join(detail["sources"]), detail["emit"], ", ".join(detail["keys"]),
-                     _time(definition.created_ms))
-                )  # fmt: skip
-            return Result.of(("name", "sources", "emit", "keys", "created"), rows)
-        return Result.of(("name", "view", "target"), [])
+        return shown(kind, self._catalog, self.sources, self.queries)
 
     def show_create(self, kind: str, name: str) -> Result:
         definition = self._catalog.get(name)
@@ -212,7 +120,7 @@ class Describer:
             status = self._query(name)
             notes += [f"{key}: {value}" for key, value in vars(status).items() if key != "view"]
             notes += [
-                f"{_time(at)} {state} {message}".rstrip()
+                f"{time_text(at)} {state} {message}".rstrip()
                 for at, state, message in self._catalog.history(name)[-10:]
             ]
             notes.append(f"Table: {self._views.paths(name).table}")
@@ -307,17 +215,3 @@ def _totals(totals: Totals) -> list[str]:
         lines.append(f"  late: {totals.late} (came after their window was closed, and are not in it)")
     lines += [f"  lost: {gone}" for gone in totals.lost]
     return lines
-
-
-def table_of(kind: type[Any], items: Sequence[Any]) -> Result:
-    """Dataclasses as a table, a field a column."""
-    names = list(kind.__dataclass_fields__)
-    rows = [
-        tuple(", ".join(v) if isinstance(v := getattr(item, name), tuple) else v for name in names)
-        for item in items
-    ]
-    return Result.of(names, rows)
-
-
-def _time(at_ms: int) -> str:
-    return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")

@@ -10,24 +10,27 @@ import uuid
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from forebay.catalog import Catalog
 from forebay.connectors.contract import SourceConnector
 from forebay.deadletter.entry import Entry
-from forebay.deadletter.explain import Explanation, explain, explain_alone
 from forebay.deadletter.letter import Letter
 from forebay.deadletter.reader import Letterbox, Place, Progress
-from forebay.deadletter.recovery import Recovery, RecoveryReport
 from forebay.deadletter.seen import Seen
 from forebay.deadletter.whole import RecordGoneError, whole
-from forebay.deadletter.writer import Destination, FileDestination, KafkaDestination
 from forebay.errors import MissingOptionError, OptionConflictError, UnsupportedSqlError
 from forebay.kafka.admin import Cluster
-from forebay.kafka.connector import KafkaSource
 from forebay.kafka.options import KAFKA
 from forebay.options import Options
-from forebay.runtime.sources import Sources, unknown
+from forebay.runtime.known import KnownSources, unknown
+
+if TYPE_CHECKING:
+    from forebay.deadletter.explain import Explanation
+    from forebay.deadletter.recovery import RecoveryReport
+    from forebay.deadletter.writer import Destination
+
+# What decodes a record is imported where it is used: listing letters decodes none.
 
 
 class Owner(Protocol):
@@ -72,7 +75,7 @@ class SourceOwner:
 
     name: str
     place: Place
-    _sources: Sources
+    _sources: KnownSources
     _catalog: Catalog
 
     @property
@@ -81,7 +84,7 @@ class SourceOwner:
 
     @property
     def options(self) -> Options:
-        return self._sources.peek(self.name).options
+        return self._sources.options(self.name)
 
     def check(self) -> None:
         self._connector()
@@ -91,6 +94,8 @@ class SourceOwner:
         return (options["topic"],) if options.get("topic") else tuple(options.get("topics") or ())
 
     def explain(self, entry: Entry) -> Explanation:
+        from forebay.deadletter.explain import explain
+
         connector = self._connector()
         url = connector.options.get("schema.registry.url")
         shown = connector.options.table.shown("schema.registry.url", str(url)) if url else None
@@ -98,6 +103,8 @@ class SourceOwner:
         return explain(entry, connector.config, connector.options, shown, record)
 
     def recover(self, letters: Iterable[Entry], dry_run: bool, progress: Progress) -> RecoveryReport:
+        from forebay.deadletter.recovery import Recovery
+
         policy, connector = self._sources.policy(self.name), self._connector()
         if self.place.path is None:
             policy = replace(policy, topic=self.place.topic, brokers=self.place.brokers)
@@ -114,12 +121,16 @@ class SourceOwner:
         )
 
     def _destination(self) -> Destination:
+        from forebay.deadletter.writer import FileDestination, KafkaDestination
+
         if self.place.path is not None:
             return FileDestination(self.place.path, f"{self.name}-recovered-{uuid.uuid4().hex}")
         assert self.place.topic is not None
         return KafkaDestination(self.name, self.place.topic, self.options, self.place.brokers)
 
     def _connector(self) -> SourceConnector:
+        from forebay.kafka.connector import KafkaSource
+
         connector = self._sources.peek(self.name)
         if not isinstance(connector, KafkaSource):
             raise UnsupportedSqlError(
@@ -149,6 +160,8 @@ class TopicOwner:
         return tuple(sorted(Letterbox(self.place, self.options).writers().get(self.name, ())))
 
     def explain(self, entry: Entry) -> Explanation:
+        from forebay.deadletter.explain import explain_alone
+
         return explain_alone(entry, str(self.place.topic), _complete(entry.letter, self.options))
 
     def recover(self, letters: Iterable[Entry], dry_run: bool, progress: Progress) -> RecoveryReport:
@@ -159,7 +172,7 @@ class TopicOwner:
 
 def owner_of(
     name: str,
-    sources: Sources,
+    sources: KnownSources,
     catalog: Catalog,
     topic: str | None = None,
     given: Mapping[str, str] | None = None,
@@ -187,7 +200,7 @@ def owner_of(
 
 
 def owners_in(
-    topic: str, sources: Sources, catalog: Catalog, given: Mapping[str, str] | None = None
+    topic: str, sources: KnownSources, catalog: Catalog, given: Mapping[str, str] | None = None
 ) -> list[Owner]:
     """Everybody who has letters in a topic."""
     options = topic_options(topic, given or {})
@@ -222,7 +235,7 @@ def cluster_of(topic: str, options: Options) -> str:
         cluster.close()
 
 
-def place_of(source: str, sources: Sources) -> Place:
+def place_of(source: str, sources: KnownSources) -> Place:
     """Where the letters of a source are: as its policy says, or as the one said that it was created with."""
     policy = sources.policy(source)
     for known in (policy, sources.created_policy(source)):

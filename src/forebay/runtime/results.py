@@ -5,18 +5,45 @@ from __future__ import annotations
 import html
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
 from rich.console import Console
 from rich.table import Table
 
 if TYPE_CHECKING:
     import pandas as pd
     import polars as pl
+    import pyarrow as pa
     from pyspark.sql import DataFrame
 
 SHOWN_ROWS = 50
+
+
+@dataclass(frozen=True)
+class Plain:
+    """Rows of Python values: what SHOW and DESCRIBE answer, which need no Arrow to be printed."""
+
+    columns: tuple[str, ...]
+    rows: list[tuple[Any, ...]]
+
+    def numeric(self) -> dict[str, bool]:
+        return {
+            name: any(_is_number(row[place]) for row in self.rows) for place, name in enumerate(self.columns)
+        }
+
+    def arrow(self) -> pa.Table:
+        import pyarrow as pa
+
+        arrays = [list(values) for values in zip(*self.rows, strict=True)] or [[] for _ in self.columns]
+        kinds = [pa.string() if not values else None for values in arrays]
+        made = [pa.array(values, kind) for values, kind in zip(arrays, kinds, strict=True)]
+        return pa.table(made, names=list(self.columns))
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float | Decimal) and not isinstance(value, bool)
 
 
 class Result:
@@ -30,24 +57,28 @@ class Result:
         table: pa.Table | None = None,
         *,
         frame: DataFrame | None = None,
+        plain: Plain | None = None,
         notes: Sequence[str] = (),
         done: str = "",
     ) -> None:
         self._table = table
         self._frame = frame
+        self._plain = plain
         self.notes = tuple(notes)
         self.done = done
 
     @classmethod
     def of(cls, columns: Sequence[str], rows: Sequence[Sequence[Any]], notes: Sequence[str] = ()) -> Result:
-        arrays = [list(values) for values in zip(*rows, strict=True)] if rows else [[] for _ in columns]
-        kinds = [pa.string() if not values else None for values in arrays]
-        made = [pa.array(values, kind) for values, kind in zip(arrays, kinds, strict=True)]
-        return cls(pa.table(made, names=list(columns)), notes=notes)
+        return cls(plain=Plain(tuple(columns), [tuple(row) for row in rows]), notes=notes)
 
     def arrow(self) -> pa.Table:
         if self._table is None:
-            self._table = self._frame.toArrow() if self._frame is not None else pa.table({})
+            import pyarrow as pa
+
+            if self._plain is not None:
+                self._table = self._plain.arrow()
+            else:
+                self._table = self._frame.toArrow() if self._frame is not None else pa.table({})
         return self._table
 
     def spark(self) -> DataFrame:
@@ -67,56 +98,70 @@ class Result:
         return found
 
     def fetchall(self) -> list[tuple[Any, ...]]:
-        table = self.arrow()
-        columns = [column.to_pylist() for column in table.columns]
+        if self._plain is not None:
+            return list(self._plain.rows)
+        columns = [column.to_pylist() for column in self.arrow().columns]
         return list(zip(*columns, strict=True)) if columns else []
 
     def rows(self) -> list[dict[str, Any]]:
-        return self.arrow().to_pylist()  # type: ignore[no-any-return]
+        return self._head(None)
 
     def __len__(self) -> int:
-        return int(self.arrow().num_rows)
+        return int(self.arrow().num_rows) if self._plain is None else len(self._plain.rows)
+
+    def _columns(self) -> dict[str, bool]:
+        """The names of the columns, each with whether it holds numbers."""
+        if self._plain is not None:
+            return self._plain.numeric()
+        if self._table is None and self._frame is None:
+            return {}
+        from pyarrow import types
+
+        checks = (types.is_integer, types.is_floating, types.is_decimal)
+        return {field.name: any(check(field.type) for check in checks) for field in self.arrow().schema}
+
+    def _head(self, limit: int | None) -> list[dict[str, Any]]:
+        if self._plain is not None:
+            return [dict(zip(self._plain.columns, row, strict=True)) for row in self._plain.rows[:limit]]
+        if self._table is None and self._frame is None:
+            return []
+        table = self.arrow()
+        return (table if limit is None else table.slice(0, limit)).to_pylist()  # type: ignore[no-any-return]
 
     def show(self, limit: int = SHOWN_ROWS, console: Console | None = None) -> None:
         """Print the table, at most `limit` rows of it."""
         console = console or Console()
         if self.done:
             console.print(self.done, markup=False, highlight=False)
-        table = self.arrow()
-        if table.num_columns:
-            console.print(self._rich(table, limit))
-            hidden = table.num_rows - limit
-            count = f"{table.num_rows} row" + ("" if table.num_rows == 1 else "s")
+        if columns := self._columns():
+            console.print(self._rich(columns, limit))
+            rows = len(self)
+            hidden = rows - limit
+            count = f"{rows} row" + ("" if rows == 1 else "s")
             console.print(
                 f"({count}{f', {hidden} not shown' if hidden > 0 else ''})", style="dim", highlight=False
             )
         for note in self.notes:
             console.print(note, markup=False, highlight=False)
 
-    def _rich(self, table: pa.Table, limit: int) -> Table:
+    def _rich(self, columns: Mapping[str, bool], limit: int) -> Table:
         grid = Table(show_edge=False, pad_edge=False, header_style="bold")
-        for field in table.schema:
-            numeric = (
-                pa.types.is_integer(field.type)
-                or pa.types.is_floating(field.type)
-                or pa.types.is_decimal(field.type)
-            )
-            grid.add_column(field.name, justify="right" if numeric else "left", overflow="fold")
-        for row in table.slice(0, limit).to_pylist():
+        for name, numeric in columns.items():
+            grid.add_column(name, justify="right" if numeric else "left", overflow="fold")
+        for row in self._head(limit):
             grid.add_row(*(text(value) for value in row.values()))
         return grid
 
     def _repr_html_(self) -> str:
-        table = self.arrow()
-        head = "".join(f"<th>{html.escape(name)}</th>" for name in table.column_names)
+        head = "".join(f"<th>{html.escape(name)}</th>" for name in self._columns())
         body = "".join(
             "<tr>" + "".join(f"<td>{html.escape(text(value))}</td>" for value in row.values()) + "</tr>"
-            for row in table.slice(0, SHOWN_ROWS).to_pylist()
+            for row in self._head(SHOWN_ROWS)
         )
         return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
     def __repr__(self) -> str:
-        return f"Result({self.done!r})" if self.done else f"Result({self.arrow().num_rows} rows)"
+        return f"Result({self.done!r})" if self.done else f"Result({len(self)} rows)"
 
 
 def text(value: Any) -> str:

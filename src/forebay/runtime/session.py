@@ -27,13 +27,15 @@ from forebay.errors import (
 from forebay.runtime.catalog_tables import CatalogTables
 from forebay.runtime.commits import GroupCommitter
 from forebay.runtime.dead_letters import DeadLetters
-from forebay.runtime.describe import Describer, QueryStatus, SourceLag, SourceStatus
+from forebay.runtime.describe import Describer
 from forebay.runtime.health import HealthWatch
+from forebay.runtime.known import unknown
 from forebay.runtime.letter_owners import owner_of, owners_in
 from forebay.runtime.letter_statements import letter_statement
 from forebay.runtime.positions import earlier
 from forebay.runtime.results import Result
-from forebay.runtime.sources import Sources, told, unknown
+from forebay.runtime.sources import Sources, told
+from forebay.runtime.status import QueryStatus, SourceLag, SourceStatus
 from forebay.runtime.views import Views
 from forebay.views.changes import Subscription
 
@@ -120,6 +122,11 @@ class Session:
                     self._spark, self._views.running, self._catalog, self._on_checkpoint
                 )
             return self._spark
+
+    @property
+    def spark_started(self) -> bool:
+        """Whether Spark has been started yet, which takes some seconds."""
+        return self._spark is not None
 
     # -- statements ----------------------------------------------------------------------------------
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 import shutil
 import threading
@@ -28,10 +27,11 @@ from forebay.errors import (
     Position,
     StatementError,
     TopicRecreatedError,
-    UnknownObjectError,
     UnknownTopicError,
     UnsupportedSqlError,
 )
+from forebay.options import Options
+from forebay.runtime.known import KnownSources, OnErrorFacts, SourceFacts
 from forebay.source.stream import EventTime
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -45,12 +45,11 @@ def check_name(name: str) -> None:
         )
 
 
-class Sources:
+class Sources(KnownSources):
     """The sources of a session. Secrets live here, in memory, and nowhere else."""
 
     def __init__(self, home: Path, catalog: Catalog, registry: ConnectorRegistry) -> None:
-        self._home = home
-        self._catalog = catalog
+        super().__init__(home, catalog)
         self._registry = registry
         self._statements: dict[str, sql.CreateSource] = {}
         self._open: dict[str, SourceConnector] = {}
@@ -100,7 +99,8 @@ class Sources:
             statement = replace(statement, options={**statement.options, **more})
             connector.redefine(self.config(statement))
         self.event_time(statement, connector)
-        policy = self._policy(statement.on_error)
+        facts = self.facts_of(statement)
+        policy = self._policy(facts.on_error)
         _check_destination(policy, connector)
         connector.open()
         _make_destination(policy, connector)
@@ -109,7 +109,8 @@ class Sources:
         self._statements[statement.name] = statement
         self._open[statement.name] = connector
         masked, now = self.masked(statement), int(time.time() * 1000)
-        self._catalog.put(Definition(statement.name, "source", masked, now, {"given": given}))
+        detail = {"given": given, "facts": facts.to_json(masked)}
+        self._catalog.put(Definition(statement.name, "source", masked, now, detail))
         return True, discovered if discovered is not None and not discovered.fixed else None
 
     def is_same(self, statement: sql.CreateSource, known: Definition) -> bool:
@@ -145,7 +146,9 @@ class Sources:
             self.event_time(statement, self._connector(statement))
             known = self._catalog.get(name)
             assert known is not None
-            self._catalog.put(replace(known, sql=self.masked(statement)))
+            masked = self.masked(statement)
+            detail = {**known.detail, "facts": self.facts_of(statement).to_json(masked)}
+            self._catalog.put(replace(known, sql=masked, detail=detail))
             self._statements[name] = statement
             connector.redefine(self.config(statement))
 
@@ -158,13 +161,32 @@ class Sources:
         )  # fmt: skip
         return sql.to_sql(plain, mask=table.shown)
 
+    def facts_of(self, statement: sql.CreateSource) -> SourceFacts:
+        """What is kept beside the text, so that whoever only looks need not parse it."""
+        table, clause = self._registry.get(statement.connector).table, statement.on_error
+        given = None if clause is None else {key: value.text for key, value in clause.options.items()}
+        return SourceFacts(
+            statement.connector,
+            {key: table.shown(key, text) for key, text in self.config(statement).options.items()},
+            tuple(column.name for column in statement.columns),
+            None if clause is None else OnErrorFacts(clause.strategy, given or {}),
+        )
+
+    def parsed_facts(self, text: str) -> SourceFacts:
+        """Of a definition from before facts were kept."""
+        statement = sql.parse_one(text)
+        assert isinstance(statement, sql.CreateSource)
+        return self.facts_of(statement)
+
     # -- the error policy ----------------------------------------------------------------------------
 
     def alter(self, statement: sql.AlterSource, script: str) -> str:
         """A new error policy: for the queries that run, here or elsewhere, from their next micro-batch on."""
         try:
             source = self.statement(statement.name)
-            policy = self._policy(statement.on_error)
+            altered = replace(source, on_error=statement.on_error)
+            facts = self.facts_of(altered)
+            policy = self._policy(facts.on_error)
             # Whoever stops letters need not know the brokers' password.
             if policy.strategy == "dead_letter":
                 _check_destination(policy, self.peek(statement.name))
@@ -173,47 +195,23 @@ class Sources:
             raise error.at(_place(error, {}, statement.on_error) or statement.position, script) from None
         known = self._catalog.get(statement.name)
         assert known is not None
-        altered = replace(source, on_error=statement.on_error)
+        masked = self.masked(altered)
+        detail = {**known.detail, "facts": facts.to_json(masked)}
+        if "created" not in detail:
+            detail |= {"created": known.sql, "created_facts": known.detail.get("facts")}
         self._statements[statement.name] = altered
-        created = {"created": known.detail.get("created", known.sql)}
-        self._catalog.put(replace(known, sql=self.masked(altered), detail={**known.detail, **created}))
+        self._catalog.put(replace(known, sql=masked, detail=detail))
         self.folder(statement.name).write_policy(policy)
         return f"source {statement.name} altered: ON ERROR = '{policy.strategy}' from the next micro-batch on"
 
     def folder(self, name: str) -> SourceFolder:
         return SourceFolder.of(self._home, name)
 
-    def policy(self, name: str) -> ErrorPolicy:
-        """As the catalog has it: another session may have altered it."""
-        definition = self._catalog.get(name)
-        if definition is None or definition.kind != "source":
-            raise unknown("source", name, self.names())
-        parsed = sql.parse_one(definition.sql)
-        assert isinstance(parsed, sql.CreateSource)
-        return self._policy(parsed.on_error)
-
-    def created_policy(self, name: str) -> ErrorPolicy:
-        """The one that the source was created with: what it wrote then is still there."""
-        definition = self._catalog.get(name)
-        if definition is None or definition.kind != "source":
-            raise unknown("source", name, self.names())
-        parsed = sql.parse_one(definition.detail.get("created", definition.sql))
-        assert isinstance(parsed, sql.CreateSource)
-        return self._policy(parsed.on_error)
-
     def settle(self, name: str) -> None:
         """Before a query starts: its tasks must find the policy that the catalog has."""
         policy = self.policy(name)
         if not self.folder(name).policy.exists() or self.folder(name).read_policy() != policy:
             self.folder(name).write_policy(policy)
-
-    def _policy(self, clause: sql.OnError | None) -> ErrorPolicy:
-        if clause is None:
-            return ErrorPolicy()
-        given = {key: value.text for key, value in clause.options.items()}
-        policy = ErrorPolicy.of(clause.strategy, given)
-        # A relative path must mean the same folder wherever a session is opened, and in every task.
-        return policy if policy.path is None else replace(policy, path=str(self._home / policy.path))
 
     def _connector(self, statement: sql.CreateSource) -> SourceConnector:
         return self._registry.make(self.config(statement))
@@ -254,16 +252,10 @@ class Sources:
 
     # -- using ---------------------------------------------------------------------------------------
 
-    def names(self) -> list[str]:
-        return [definition.name for definition in self._catalog.all("source")]
-
     def statement(self, name: str) -> sql.CreateSource:
         """The statement of a source, with its secrets where this session knows them."""
         if name not in self._statements:
-            definition = self._catalog.get(name)
-            if definition is None or definition.kind != "source":
-                raise unknown("source", name, self.names())
-            parsed = sql.parse_one(definition.sql)
+            parsed = sql.parse_one(self._definition(name).sql)
             assert isinstance(parsed, sql.CreateSource)
             self._statements[name] = parsed
         return self._statements[name]
@@ -305,6 +297,13 @@ class Sources:
         """The connector without connecting: for what its options and columns say."""
         return self._open.get(name) or self._connector(self.statement(name))
 
+    def options(self, name: str) -> Options:
+        """With the secrets that this session knows."""
+        return self.peek(name).options
+
+    def _sources(self) -> Sources:
+        return self
+
     def drop(self, name: str) -> None:
         if "group.id" not in self.peek(name).options:
             self._catalog.forget_beginning(name)  # else the group's offsets would be taken for it
@@ -330,15 +329,6 @@ def told(discovered: Discovered) -> list[str]:
         for field in discovered.columns.fields
     )
     return [f"columns from {discovered.origin}: {columns}", *discovered.notes]
-
-
-def unknown(kind: str, name: str, known: list[str]) -> UnknownObjectError:
-    near = difflib.get_close_matches(name, known, 3, 0.5)
-    if near:
-        remedy = "did you mean " + " or ".join(f"'{item}'" for item in near) + "?"
-    else:
-        remedy = f"there are: {', '.join(known)}" if known else f"there are no {kind}s yet"
-    return UnknownObjectError(f"there is no {kind} '{name}'", remedy=remedy)
 
 
 def _check_destination(policy: ErrorPolicy, connector: SourceConnector) -> None:

@@ -30,10 +30,12 @@ from forebay.errors import (
 )
 from forebay.runtime import changelog, checkpoints
 from forebay.runtime.accounts import recount
+from forebay.runtime.known import unknown
 from forebay.runtime.lock import ViewLock
 from forebay.runtime.positions import earlier
 from forebay.runtime.query import RunningQuery, ViewPaths
-from forebay.runtime.sources import Sources, check_name, unknown
+from forebay.runtime.sources import Sources, check_name
+from forebay.runtime.status import views_over
 from forebay.source.needed import adds_up_alike, needed_columns
 from forebay.source.stream import batch_frame, streaming_frame
 from forebay.views.table import ViewTable
@@ -359,7 +361,7 @@ class Views:
 
     def over(self, source: str) -> list[str]:
         """The views that read from a source."""
-        return [d.name for d in self._catalog.all("view") if source in d.detail.get("sources", ())]
+        return views_over(self._catalog, source)
 
     def position(self, view: str, source: str) -> Offsets | None:
         """How far a view has got in a source, whether it runs here or not."""

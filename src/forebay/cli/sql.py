@@ -1,0 +1,39 @@
+"""`forebay sql`: the command; the shell itself is in `shell.py`, which is imported when there is one to run."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from forebay.cli.inspect import DEFAULT_HOME, HomeOption
+from forebay.cli.output import OUTPUT_OPTION, Output, show
+from forebay.cli.run import MasterOption
+
+
+def sql(
+    execute: Annotated[
+        str | None,
+        typer.Option("--execute", "-e", help="run these statements and end; - reads them from stdin"),
+    ] = None,
+    output: Annotated[Output, OUTPUT_OPTION] = Output.table,
+    home: HomeOption = DEFAULT_HOME,
+    master: MasterOption = "local[*]",
+) -> None:
+    """A SQL shell; the queries of views created in it run as long as it does.
+
+    Examples: forebay sql · forebay sql -e "SELECT * FROM bars LIMIT 5" -o json
+    """
+    from forebay.runtime.session import connect
+
+    with connect(home, master) as session:
+        if execute is None and sys.stdin.isatty():
+            from forebay.cli.shell import loop
+
+            loop(session, output)
+            return
+        script = sys.stdin.read() if execute in (None, "-") else execute
+        assert script is not None
+        for result in session.each(script):
+            show(result, output)

@@ -1,0 +1,150 @@
+"""How sources and views fare, as the catalog knows it: what SHOW lists, also where nothing runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from forebay.catalog import Catalog, QueryState
+from forebay.runtime.known import KnownSources
+from forebay.runtime.results import Result
+
+
+@dataclass(frozen=True)
+class SourceStatus:
+    """A source as `Session.sources()` gives it."""
+
+    name: str
+    connector: str
+    format: str | None
+    topic: str | None
+    group: str | None
+    columns: tuple[str, ...]
+    views: tuple[str, ...]
+    on_error: str = "skip"
+    errors_total: int = 0
+    dlq_total: int = 0
+    rate_limited: int = 0
+    # The view that is behind the group's offsets, which stand still until it is not.
+    waits_for: str | None = None
+
+
+@dataclass(frozen=True)
+class QueryStatus:
+    """A view's query as `Session.queries()` gives it. `records` counts the rejected ones too."""
+
+    view: str
+    state: str
+    batch: int
+    records: int
+    rejected: int
+    late: int
+    records_per_second: float
+    lag: int | None
+    batch_ms: int
+    message: str
+
+
+@dataclass(frozen=True)
+class SourceLag:
+    """How far a source's group is behind in one partition, as the broker sees it."""
+
+    source: str
+    group: str | None
+    topic: str
+    partition: int
+    committed: int | None
+    end: int
+    lag: int
+
+
+def source_statuses(catalog: Catalog, sources: KnownSources) -> list[SourceStatus]:
+    found = []
+    errors = {each.source_name: each for each in catalog.source_errors()}
+    for name in sources.names():
+        facts, known = sources.facts(name), errors.get(name)
+        text = facts.options
+        found.append(
+            SourceStatus(
+                name,
+                facts.connector,
+                text.get("format", "json") if facts.connector == "kafka" else None,
+                text.get("topic") or text.get("topics") or text.get("topic.pattern"),
+                text.get("group.id"),
+                facts.columns,
+                tuple(views_over(catalog, name)),
+                sources.policy(name).strategy,
+                known.errors_total if known else 0,
+                known.dlq_total if known else 0,
+                known.rate_limited if known else 0,
+            )
+        )
+    return found
+
+
+def views_over(catalog: Catalog, source: str) -> list[str]:
+    """The views that read from a source."""
+    return [view.name for view in catalog.all("view") if source in view.detail.get("sources", ())]
+
+
+def query_status(catalog: Catalog, view: str) -> QueryStatus:
+    """A view's query as the catalog knows it; of one that runs in this process more is known."""
+    import psutil
+
+    totals = catalog.totals(view=view)
+    state, message, pid = catalog.state(view) or (QueryState.STOPPED, "", 0)
+    alive = (QueryState.RUNNING, QueryState.STARTING, QueryState.RETRYING)
+    if state in alive and not psutil.pid_exists(pid):
+        state, message = QueryState.STOPPED, f"process {pid} ended without stopping it"
+    recent = catalog.batches(view, 1)
+    return QueryStatus(
+        view,
+        str(state),
+        max((item.batch for item in totals), default=-1),
+        sum(item.records for item in totals),
+        sum(sum(item.rejected.values()) for item in totals),
+        sum(item.late for item in totals),
+        0.0,
+        None,
+        recent[0][4] if recent else 0,
+        message,
+    )
+
+
+def shown(
+    kind: str,
+    catalog: Catalog,
+    sources: Callable[[], Sequence[SourceStatus]],
+    queries: Callable[[], Sequence[QueryStatus]],
+) -> Result:
+    """SHOW SOURCES, QUERIES, VIEWS or SINKS."""
+    if kind == "sources":
+        return table_of(SourceStatus, sources())
+    if kind == "queries":
+        return table_of(QueryStatus, queries())
+    if kind == "views":
+        rows = []
+        for view in catalog.all("view"):
+            detail = view.detail
+            rows.append(
+                (view.name, ", ".join(detail["sources"]), detail["emit"], ", ".join(detail["keys"]),
+                 time_text(view.created_ms))
+            )  # fmt: skip
+        return Result.of(("name", "sources", "emit", "keys", "created"), rows)
+    return Result.of(("name", "view", "target"), [])
+
+
+def table_of(kind: type[Any], items: Sequence[Any]) -> Result:
+    """Dataclasses as a table, a field a column."""
+    names = list(kind.__dataclass_fields__)
+    rows = [
+        tuple(", ".join(v) if isinstance(v := getattr(item, name), tuple) else v for name in names)
+        for item in items
+    ]
+    return Result.of(names, rows)
+
+
+def time_text(at_ms: int) -> str:
+    return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
