@@ -342,3 +342,25 @@ def test_a_catalog_without_counts_of_letters_gets_them(path: Path) -> None:
         assert catalog.source_errors()[0].dlq_total == 2
     finally:
         catalog.close()
+
+
+def test_what_only_the_catalog_knows_waits_for_the_disk(catalog: Catalog) -> None:
+    """SQLite forces a commit to the disk with synchronous=FULL; what can be counted again need not wait for that."""
+    said: list[str] = []
+    catalog._connection.set_trace_callback(said.append)
+
+    def level() -> str:
+        """As it was when the last transaction was committed."""
+        committed = len(said) - said[::-1].index("COMMIT")
+        return [each for each in said[:committed] if each.startswith("PRAGMA synchronous=")][-1][-4:]
+
+    catalog.record_batch(BATCH)
+    assert level() == "RMAL"
+    catalog.put(Definition("s", "source", "…", 1))
+    assert level() == "FULL"
+    catalog.record_batch(replace(BATCH, batch=1))
+    assert level() == "RMAL"
+    catalog.record_batch(replace(BATCH, batch=2, rate_limited=1, limited=(Stretch("t", 0, 1, 2, 1),)))
+    assert level() == "FULL"
+    catalog.drop("s")
+    assert level() == "FULL"

@@ -147,7 +147,6 @@ class Catalog:
         path.chmod(0o600)
         self._connection.row_factory = sqlite3.Row
         self._connection.execute("PRAGMA journal_mode=WAL")
-        self._connection.execute("PRAGMA synchronous=NORMAL")
         self._connection.executescript(_SCHEMA)
         self._upgrade()
 
@@ -166,8 +165,10 @@ class Catalog:
             self._connection.close()
 
     @contextmanager
-    def _transaction(self) -> Iterator[sqlite3.Connection]:
+    def _transaction(self, *, durable: bool = False) -> Iterator[sqlite3.Connection]:
+        """If durable, it outlives a power failure; others can be worked out again, and do not wait for the disk."""
         with self._lock:
+            self._connection.execute(f"PRAGMA synchronous={'FULL' if durable else 'NORMAL'}")
             self._connection.execute("BEGIN IMMEDIATE")
             try:
                 yield self._connection
@@ -183,7 +184,7 @@ class Catalog:
     # -- what exists ---------------------------------------------------------------------------------
 
     def put(self, definition: Definition) -> None:
-        with self._transaction() as db:
+        with self._transaction(durable=True) as db:
             db.execute(
                 "INSERT OR REPLACE INTO objects VALUES (?, ?, ?, ?, ?)",
                 (definition.name, definition.kind, definition.sql, definition.created_ms,
@@ -201,7 +202,7 @@ class Catalog:
 
     def drop(self, name: str) -> None:
         """Forget an object and all that is known of it."""
-        with self._transaction() as db:
+        with self._transaction(durable=True) as db:
             db.execute("DELETE FROM objects WHERE name = ?", (name,))
             for table in ("status", "status_history", "batches", "totals", "recent_errors"):
                 db.execute(f"DELETE FROM {table} WHERE view = ?", (name,))  # noqa: S608
@@ -259,7 +260,8 @@ class Catalog:
     def record_batch(self, record: BatchRecord) -> None:
         """Add a batch to the totals, once: a batch that was counted before changes nothing."""
         now = _now()
-        with self._transaction() as db:
+        # What the tasks wrote down of letters and of the rate limit is removed after this: nobody else knows of it.
+        with self._transaction(durable=bool(record.dlq or record.limited)) as db:
             known = db.execute(
                 "SELECT * FROM totals WHERE view = ? AND source = ?", (record.view, record.source)
             ).fetchone()

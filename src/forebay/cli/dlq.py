@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -27,6 +27,7 @@ from forebay.cli.letter_choice import (
     narrowed,
 )
 from forebay.cli.output import OUTPUT_OPTION, Output, show_rows, words
+from forebay.files import Draft
 
 if TYPE_CHECKING:
     from forebay.deadletter.entry import Entry
@@ -248,21 +249,11 @@ def export(
     """
     with _opened(home) as at:
         chosen = [narrowed(each, where, kind) for each in Whose.of(source, topic, brokers, config).all(at)]
-        draft = file.with_name(f"{file.name}.tmp") if file else None
-        handle = draft.open("w", encoding="utf-8") if draft else sys.stdout
-        try:
-            written = 0
+        written = 0
+        with Draft(file, "w") if file else nullcontext() as draft:
             for letters in chosen:
                 with _watched(letters) as reading:
-                    written += reading.export(handle)
-        except BaseException:
-            if draft:
-                handle.close()
-                draft.unlink(missing_ok=True)
-            raise
-        if draft and file:
-            handle.close()
-            draft.replace(file)
+                    written += reading.export(draft.file if draft else sys.stdout)
         words.print(
             f"{written:,} letters written{f' to {file}' if file else ''}", markup=False, highlight=False
         )

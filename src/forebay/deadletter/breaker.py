@@ -13,7 +13,8 @@ from dataclasses import astuple, dataclass
 from pathlib import Path
 
 from forebay.connectors.contract import RejectedRecord
-from forebay.deadletter.policy import ErrorPolicy, write_whole
+from forebay.deadletter.policy import ErrorPolicy
+from forebay.files import write_whole
 
 FEWEST = 100  # records before a ratio means anything
 MEMORY = 1_000  # records: what was before counts for no more than these

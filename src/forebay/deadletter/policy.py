@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import difflib
 import json
-import os
-import uuid
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
 
 from forebay.errors import OptionValueError
+from forebay.files import make_folder, write_whole
 from forebay.options import BOOLEAN, SIZE, TEXT, Option, OptionTable, fraction, integer
 
 Strategy = Literal["skip", "dead_letter", "fail"]
@@ -144,7 +143,7 @@ class SourceFolder:
         return self.root / "letters.bucket"
 
     def write_policy(self, policy: ErrorPolicy) -> None:
-        self.root.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_folder(self.root, 0o700)
         write_whole(self.policy, json.dumps(asdict(policy)).encode())
 
     def read_policy(self) -> ErrorPolicy:
@@ -153,21 +152,3 @@ class SourceFolder:
             return ErrorPolicy(**json.loads(self.policy.read_bytes()))
         except FileNotFoundError:
             return ErrorPolicy()
-
-
-def write_whole(path: Path, data: bytes, *, durable: bool = True) -> None:
-    """A file that is there wholly or not at all; if durable, it is still there after a power failure."""
-    draft = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
-    with draft.open("wb") as file:
-        file.write(data)
-        if durable:
-            file.flush()
-            os.fsync(file.fileno())
-    draft.replace(path)
-    if not durable:
-        return
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)

@@ -10,16 +10,16 @@ import json
 import logging
 import os
 import time
-import uuid
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import IO, Any, Protocol
+from typing import Any, Protocol
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from forebay.deadletter.letter import Letter
 from forebay.errors import AuthError, DeadLetterError, ForebayError, UnreachableError
+from forebay.files import Draft, make_folder
 from forebay.kafka.callbacks import called_back
 from forebay.kafka.settings import CLIENT_LOG, REFUSALS, address, connection_settings, translate
 from forebay.options import Options
@@ -77,32 +77,21 @@ class FileDestination:
 
     def __init__(self, folder: Path, name: str) -> None:
         self._path = folder / f"{name}.jsonl"
-        self._draft = folder / f".{name}.{uuid.uuid4().hex}"
-        self._file: IO[str] | None = None
+        self._draft: Draft | None = None
 
     def write(self, letter: Letter) -> None:
-        if self._file is None:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = self._draft.open("w", encoding="utf-8")
-        self._file.write(json.dumps(letter.to_json()) + "\n")
+        if self._draft is None:
+            make_folder(self._path.parent)
+            self._draft = Draft(self._path, "w")
+        self._draft.file.write(json.dumps(letter.to_json()) + "\n")
 
     def flush(self) -> None:
-        if self._file is None or self._file.closed:
-            return
-        self._file.flush()
-        os.fsync(self._file.fileno())
-        self._file.close()
-        self._draft.replace(self._path)
-        folder = os.open(self._path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        if self._draft is not None and not self._draft.file.closed:
+            self._draft.publish()
 
     def close(self) -> None:
-        if self._file is not None:
-            self._file.close()
-            self._draft.unlink(missing_ok=True)
+        if self._draft is not None:
+            self._draft.discard()
 
 
 class LetterProducer(Producer):  # type: ignore[misc]

@@ -11,6 +11,7 @@ import platformdirs
 import psutil
 
 from forebay.errors import StackError
+from forebay.files import write_whole
 
 # Linux derives a process's start from the time of boot, which moves a little when the clock is set.
 _CLOCK_SECONDS = 1.0
@@ -76,10 +77,8 @@ def save(services: dict[str, ServiceState]) -> None:
         path.unlink(missing_ok=True)
         return
     path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_suffix(".draft")
     body = {"services": {name: asdict(service) for name, service in services.items()}}
-    draft.write_text(json.dumps(body, indent=2) + "\n", encoding="utf-8")
-    draft.replace(path)
+    write_whole(path, (json.dumps(body, indent=2) + "\n").encode(), durable=False)
 
 
 def _path() -> Path:

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import tempfile
 from pathlib import Path
 from typing import Any
 
 from forebay.cache import cache_root
+from forebay.files import write_whole
 from forebay.registry.settings import RegistrySettings
 
 
@@ -26,9 +25,7 @@ class Memory:
     def keep(self, key: str, answer: dict[str, Any]) -> None:
         try:
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            with tempfile.NamedTemporaryFile("w", dir=self._folder, suffix=".new", delete=False) as file:
-                json.dump(answer, file)
-            os.replace(file.name, self._path(key))  # noqa: PTH105 - whole or not at all
+            write_whole(self._path(key), json.dumps(answer).encode(), durable=False)
         except OSError:
             return
 

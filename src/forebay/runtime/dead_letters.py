@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import IO, TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from forebay.deadletter.entry import Condition, Entry, batch_of, everything, schema
@@ -115,7 +115,7 @@ class DeadLetters:
         for chunk in _chunks(self):
             yield batch_of(chunk)
 
-    def export(self, to: TextIO) -> int:
+    def export(self, to: IO[str]) -> int:
         """JSON lines in the form of F-SCHEMA-010, with each letter's state; how many."""
         written = 0
         for entry in self:

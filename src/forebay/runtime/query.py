@@ -172,6 +172,7 @@ class RunningQuery:
         query_id = checkpoints.query_id(self.paths.checkpoint)
         if self.table.holds(query_id, batch):
             log.info("view '%s': batch %d is in the table already", self.name, batch)
+            self.table.persist()  # whoever wrote it may have been killed before that
             # Its rows are still to be counted, and the state it leaves is what the next batch starts from.
             frame.write.format("noop").mode("overwrite").save()
         elif self._kept is not None:

@@ -28,6 +28,7 @@ from forebay.errors import (
     WaitTimeoutError,
     from_text,
 )
+from forebay.files import make_folder, write_whole
 from forebay.runtime import changelog, checkpoints
 from forebay.runtime.accounts import recount
 from forebay.runtime.known import unknown
@@ -294,10 +295,8 @@ class Views:
                 notes += [
                     f"note: {each} of source '{name}' is gone; the view begins after it" for each in gone
                 ]
-            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            draft = path.with_suffix(".tmp")
-            draft.write_text(json.dumps(starts))
-            draft.replace(path)
+            make_folder(path.parent, 0o700)
+            write_whole(path, json.dumps(starts).encode())
         found: dict[str, Offsets] = json.loads(path.read_text())
         return found, notes
 

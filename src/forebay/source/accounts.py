@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 from forebay.connectors.contract import SourceBatch, Split, Stretch
 from forebay.deadletter.ledger import joined
-from forebay.deadletter.policy import write_whole
+from forebay.files import write_whole
 
 
 class Span(NamedTuple):

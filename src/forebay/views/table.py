@@ -2,6 +2,9 @@
 
 Executors write Parquet files; the driver makes them part of the table in one Delta commit that carries
 (query, batch). A batch whose number is already there is left out. No Spark jar takes part.
+
+All that a batch wrote is forced to the disk before Spark hears that it is done: neither deltalake nor the Parquet writer
+does that, and after a power failure the checkpoint would know of rows that no file has.
 """
 
 from __future__ import annotations
@@ -9,8 +12,9 @@ from __future__ import annotations
 import json
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -21,6 +25,9 @@ from deltalake.transaction import AddAction
 from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructField, StructType
+
+from forebay.errors import CheckpointError
+from forebay.files import make_folder, persist
 
 WRITTEN = "path string, size long, stats string"
 COMPACT_EVERY = 200  # commits: a view that gets two batches a second is compacted every two minutes
@@ -33,18 +40,21 @@ class ViewTable:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._table: DeltaTable | None = None
+        self._durable: int | None = None  # all versions up to this one are on the disk
 
     def exists(self) -> bool:
         return bool(DeltaTable.is_deltatable(str(self.path)))
 
     def create(self, schema: StructType) -> None:
         """Make an empty table. The change feed is on, so that a subscriber sees updates as such."""
+        make_folder(self.path)
         DeltaTable.create(
             str(self.path),
             schema=_arrow(schema),
             # Bounds of every column are kept, however many there are: `least` asks for one of the last.
             configuration={"delta.enableChangeDataFeed": "true", "delta.dataSkippingNumIndexedCols": "-1"},
         )
+        self.persist()
 
     def widen(self, schema: StructType) -> None:
         """Add the columns, and the fields in columns, that the table does not have yet.
@@ -57,6 +67,7 @@ class ViewTable:
         new = [field for field in wanted if known.get(field.name) != field.type]
         if new:
             table.alter.add_columns(new)
+            self.persist()
 
     def open(self) -> DeltaTable:
         """The table as of its newest version."""
@@ -71,20 +82,57 @@ class ViewTable:
         last = self.open().transaction_version(query)
         return last is not None and last >= batch
 
+    def persist(self) -> None:
+        """Force to the disk what is not known to be there. CheckpointError if a power failure took some of it.
+
+        Each version is forced before the next begins, so of what another process wrote only the newest can be
+        missing: it was killed before it came to that.
+        """
+        newest = self.open().version()
+        log = self.path / "_delta_log"
+        for version in range(newest if self._durable is None else self._durable + 1, newest + 1):
+            entry = log / f"{version:020d}.json"
+            persist(self._written_by(entry))
+            # Now and then deltalake sums the log up; a reader looks at that first.
+            summed = [*log.glob(f"{version:020d}.checkpoint*.parquet")]
+            persist([*summed, *([log / "_last_checkpoint"] if summed else ()), entry, log])
+        self._durable = newest
+
+    def _written_by(self, entry: Path) -> Iterator[Path]:
+        """The data files of a version, and the folder of those that tell what it changed."""
+        for line in entry.read_text().splitlines():
+            action = json.loads(line)
+            made = action.get("add") or action.get("cdc")
+            if made is None:
+                continue
+            file = self.path / unquote(made["path"])
+            if not file.exists() or file.stat().st_size != made["size"]:
+                raise CheckpointError(
+                    f"{file} is not whole, though the table at {self.path} has it: a power failure or somebody "
+                    "else has taken it away",
+                    remedy="drop the view and create it again",
+                )
+            yield file
+            if file.parent != self.path:
+                yield file.parent
+
     def append(self, frame: DataFrame, query: str, batch: int) -> int:
         """Add the rows of a batch; returns how many."""
-        self.path.mkdir(parents=True, exist_ok=True)
         written = frame.mapInArrow(_parquet_writer(str(self.path), batch), WRITTEN).collect()
+        return self.add(written, query, batch)
+
+    def add(self, written: Sequence[tuple[str, int, str]], query: str, batch: int) -> int:
+        """Make files part of the table that executors have written and forced to the disk; returns how many rows."""
         if not written:
             return 0
         now = int(time.time() * 1000)
-        actions = [AddAction(row.path, row.size, {}, now, True, row.stats) for row in written]
+        actions = [AddAction(path, size, {}, now, True, stats) for path, size, stats in written]
         table = self.open()
         table.create_write_transaction(
             actions, "append", table.schema(), commit_properties=_properties(query, batch)
         )
         self._tidy(batch)
-        return sum(int(json.loads(row.stats)["numRecords"]) for row in written)
+        return sum(int(json.loads(stats)["numRecords"]) for _, _, stats in written)
 
     def merge(self, rows: pa.Table, keys: tuple[str, ...], query: str, batch: int) -> int:
         """Replace the rows of these keys, add those that are new; returns how many."""
@@ -142,8 +190,10 @@ class ViewTable:
         return min((value for value in found if value is not None), default=None)
 
     def _tidy(self, batch: int) -> None:
+        self.persist()
         if batch % COMPACT_EVERY == COMPACT_EVERY - 1:
             self.open().optimize.compact()
+            self.persist()
 
     def files(self) -> list[str]:
         return list(self.open().file_uris())
@@ -179,6 +229,7 @@ def _parquet_writer(
                 stats.add(rows)
         if writer is not None:
             writer.close()
+            persist([path])
             entry = {"path": [name], "size": [path.stat().st_size], "stats": [stats.to_json()]}
             yield pa.RecordBatch.from_pydict(entry)
 

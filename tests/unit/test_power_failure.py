@@ -1,0 +1,168 @@
+"""What the checkpoint may know of is on the disk: files that were forced there, and nothing else, must do."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+from power import Disk
+from pyspark.sql.types import LongType, StringType, StructField, StructType
+
+import forebay
+from forebay.deadletter.letter import Letter
+from forebay.deadletter.writer import FileDestination
+from forebay.errors import CheckpointError
+from forebay.files import Draft, make_folder, write_whole
+from forebay.views import table as table_module
+from forebay.views.table import ViewTable
+
+SCHEMA = StructType([StructField("k", StringType()), StructField("n", LongType())])
+
+
+@pytest.fixture
+def disk(monkeypatch: pytest.MonkeyPatch) -> Iterator[Disk]:
+    made = Disk(monkeypatch)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    (tmp_path / "home").mkdir()
+    return tmp_path / "home"
+
+
+def test_a_file_that_is_written_whole_outlives_a_power_failure(
+    disk: Disk, home: Path, tmp_path: Path
+) -> None:
+    make_folder(home / "a" / "b")
+    write_whole(home / "a" / "b" / "kept", b"first")
+    write_whole(home / "a" / "b" / "kept", b"second")
+    write_whole(home / "a" / "b" / "lost", b"x", durable=False)
+    assert (home / "a" / "b" / "lost").read_bytes() == b"x"
+    left = disk.after_power_failure(home, tmp_path / "left") / "a" / "b"
+    assert {path.name: path.read_bytes() for path in left.iterdir()} == {"kept": b"second"}
+
+
+def test_a_draft_that_is_given_up_leaves_nothing(home: Path) -> None:
+    write_whole(home / "f", b"before")
+
+    def broken_off() -> None:
+        with Draft(home / "f", "w") as draft:
+            draft.file.write("half")
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        broken_off()
+    assert [(path.name, path.read_bytes()) for path in home.iterdir()] == [("f", b"before")]
+
+
+def rows(*pairs: tuple[str, int]) -> pa.Table:
+    return pa.table({"k": [k for k, _ in pairs], "n": pa.array([n for _, n in pairs], pa.int64())})
+
+
+def weighed(*pairs: tuple[str, int], weight: int = 1) -> pa.Table:
+    return rows(*pairs).append_column("_weight", pa.array([weight] * len(pairs), pa.int64()))
+
+
+def append(table: ViewTable, batch: int) -> None:
+    """As executors and driver do it, in one process."""
+    written = []
+    for data in (rows(("a", 1)), rows(("b", 2), ("c", batch))):
+        for found in table_module._parquet_writer(str(table.path), batch)(iter(data.to_batches())):
+            written += [(row["path"], row["size"], row["stats"]) for row in found.to_pylist()]
+    assert table.add(written, "q", batch) == 3
+
+
+WAYS: dict[str, Callable[[ViewTable, int], object]] = {
+    "append": append,
+    "merge": lambda table, batch: table.merge(rows(("a", batch), ("b", 2)), ("k",), "q", batch),
+    "replace": lambda table, batch: table.replace(
+        weighed(("a", batch), ("b", 2)), ("k",), "_weight", "q", batch
+    ),
+    "add_up": lambda table, batch: table.add_up(weighed(("a", batch)), "_weight", "q", batch),
+}
+
+
+def held(path: Path) -> tuple[int, list[object]]:
+    table = DeltaTable(str(path))
+    return table.version(), sorted(table.to_pyarrow_table().to_pylist(), key=str)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_batch_is_on_the_disk_before_the_checkpoint_can_know_of_it(
+    way: str, disk: Disk, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(table_module, "COMPACT_EVERY", 3)
+    schema = StructType([*SCHEMA.fields, StructField("_weight", LongType())]) if way == "add_up" else SCHEMA
+    table = ViewTable(home / "views" / "v" / "table")
+    table.create(schema)
+    for batch in range(5):  # the third is compacted
+        WAYS[way](table, batch)
+        left = disk.after_power_failure(home, tmp_path / f"left-{batch}") / "views" / "v" / "table"
+        assert held(left) == held(table.path)
+        assert ViewTable(left).holds("q", batch)
+        changed = DeltaTable(str(left)).load_cdf(starting_version=1).read_all()
+        assert pa.table(changed).num_rows > 0
+
+
+def test_a_table_that_was_made_or_widened_is_on_the_disk(disk: Disk, home: Path, tmp_path: Path) -> None:
+    table = ViewTable(home / "views" / "v" / "table")
+    table.create(SCHEMA)
+    table.widen(StructType([*SCHEMA.fields, StructField("more", LongType())]))
+    left = disk.after_power_failure(home, tmp_path / "left") / "views" / "v" / "table"
+    assert [field.name for field in DeltaTable(str(left)).schema().fields] == ["k", "n", "more"]
+
+
+def test_what_a_killed_process_left_unforced_is_forced_before_its_batch_is_left_out(
+    disk: Disk, home: Path, tmp_path: Path
+) -> None:
+    table = ViewTable(home / "table")
+    table.create(SCHEMA)
+    merge = table.open().merge(rows(("a", 1)), "t.k = s.k", source_alias="s", target_alias="t",
+                               commit_properties=table_module._properties("q", 0))  # fmt: skip
+    merge.when_not_matched_insert_all().execute()  # and here it was killed
+    again = ViewTable(home / "table")
+    assert again.holds("q", 0)
+    again.persist()
+    left = disk.after_power_failure(home, tmp_path / "left") / "table"
+    assert held(left) == held(table.path)
+
+
+def test_a_batch_whose_files_a_power_failure_took_is_not_left_out(home: Path) -> None:
+    table = ViewTable(home / "table")
+    table.create(SCHEMA)
+    table.merge(rows(("a", 1)), ("k",), "q", 0)
+    [file] = (home / "table").glob("*.parquet")
+    file.write_bytes(b"")
+    with pytest.raises(CheckpointError, match=f"{file.name}.* is not whole"):
+        ViewTable(home / "table").persist()
+    file.unlink()
+    with pytest.raises(CheckpointError, match=f"{file.name}.* is not whole"):
+        ViewTable(home / "table").persist()
+
+
+def test_where_a_view_starts_is_on_the_disk_before_its_first_batch(
+    disk: Disk, home: Path, tmp_path: Path
+) -> None:
+    with forebay.connect(home=home) as session:
+        session.execute("CREATE SOURCE numbers (n BIGINT) FROM DATAGEN ()")
+        starts = session._views._starts("v", ["numbers"])
+    left = disk.after_power_failure(home, tmp_path / "left")
+    assert json.loads((left / "views" / "v" / "start.json").read_text()) == starts
+
+
+def test_letters_in_a_file_are_on_the_disk_when_they_are_flushed(
+    disk: Disk, home: Path, tmp_path: Path
+) -> None:
+    letter = Letter("s", "t", 0, 7, 1, None, b"{", (), "MalformedPayload", "not JSON", 2, size=1)
+    destination = FileDestination(home / "letters" / "s", "task")
+    destination.write(letter)
+    destination.flush()
+    destination.close()
+    left = disk.after_power_failure(home, tmp_path / "left") / "letters" / "s"
+    assert [Letter.from_json(json.loads(path.read_text())) for path in left.iterdir()] == [letter]
