@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import pytest
 from confluent_kafka import TopicPartition
 from letters import BINARY, BROKEN, GOOD, NO_ID, TEXT_PRICE, Case
 from sessions import connect
-from support import Cluster
+from support import Cluster, eventually
 
 import forebay
 from forebay.deadletter import replay as replay_module
@@ -290,6 +291,129 @@ def test_what_another_transaction_hides_is_waited_for(
     report = session.dead_letters(case.source).replay()
     assert (report.sent, report.found) == (0, 1)
     assert len(looks) >= 2
+
+
+def killed_before_it_wrote_down_what_it_sent(
+    session: forebay.Session, case: Case, monkeypatch: pytest.MonkeyPatch, to: str | None = None
+) -> None:
+    def dying(*given: Any) -> None:
+        raise _KilledError
+
+    with monkeypatch.context() as patched:
+        patched.setattr(session._outcomes, "settle", dying)
+        with pytest.raises(_KilledError):
+            session.dead_letters(case.source).replay(to=to)
+
+
+def test_one_letter_found_tells_of_all_of_its_transaction_also_of_those_that_another_one_hides(
+    session: forebay.Session, case: Case, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case.fail(session, [BROKEN], partition=0)
+    case.fail(session, [NO_ID], partition=1)
+    other = case.cluster.transactional_producer()
+    other.begin_transaction()
+    other.produce(case.topic, GOOD, partition=1)
+    other.flush(30)
+    killed_before_it_wrote_down_what_it_sent(session, case, monkeypatch)
+    eventually(lambda: len(case.read(case.topic)) == 3, "what is sent to partition 0 is seen")
+    report = session.dead_letters(case.source).replay()  # while that transaction is open
+    assert (report.sent, report.found) == (0, 2)
+    other.commit_transaction(30)
+    assert set(states(session, case).values()) == {"replayed"}
+    sent = Counter(message.value() for message in case.read(case.topic))
+    assert sent == {BROKEN: 2, NO_ID: 2, GOOD: 1}
+
+
+def test_one_letter_found_tells_of_all_of_its_transaction_also_of_those_that_retention_took(
+    session: forebay.Session, case: Case, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case.fail(session, [BROKEN], partition=0)
+    case.fail(session, [NO_ID], partition=1)
+    killed_before_it_wrote_down_what_it_sent(session, case, monkeypatch)
+    eventually(lambda: len(case.read(case.topic)) == 4, "what was sent is seen")
+    [deleted] = case.cluster.admin.delete_records([TopicPartition(case.topic, 1, -1)]).values()
+    deleted.result(30)
+    report = session.dead_letters(case.source).replay()
+    assert (report.sent, report.found) == (0, 2)
+    found = {e.identity[1]: e.outcome for e in session.dead_letters(case.source)}
+    assert {str(outcome.state) for outcome in found.values()} == {"replayed"}
+    assert (found[0].target_partition, found[1].target_partition) == (0, None)
+
+
+COMPACTED = {
+    "cleanup_policy": "compact",
+    "segment_ms": "100",
+    "min_cleanable_dirty_ratio": "0.001",
+    "min_compaction_lag_ms": "0",
+    "max_compaction_lag_ms": "100",
+}
+
+
+@pytest.mark.parametrize("overwritten", ["one", "all"])
+def test_what_compaction_took_of_a_killed_replay_is_not_sent_again(
+    session: forebay.Session, case: Case, monkeypatch: pytest.MonkeyPatch, overwritten: str
+) -> None:
+    """Of a transaction of which one record is left, all were sent; where none is left, nobody can tell."""
+    target = case.cluster.make_topic(1, **COMPACTED)
+    case.fail(session, [BROKEN], partition=0, key=b"first")
+    case.fail(session, [NO_ID], partition=1, key=b"second")
+    killed_before_it_wrote_down_what_it_sent(session, case, monkeypatch, target)
+    keys = [b"first"] if overwritten == "one" else [b"first", b"second"]
+
+    def cleaned() -> bool:
+        for key in keys:
+            case.cluster.produce(target, [GOOD], key=key)  # also so that the segment before it is rolled
+        return len([m for m in case.read(target) if m.value() != GOOD]) == 2 - len(keys)
+
+    eventually(cleaned, "the log cleaner has run", timeout=90)
+    if overwritten == "one":
+        report = session.dead_letters(case.source).replay(to=target)
+        assert (report.sent, report.found) == (0, 2)
+        return
+    with pytest.raises(forebay.errors.OffsetOutOfRangeError, match="cannot be told any more"):
+        session.dead_letters(case.source).replay(to=target)
+    assert session.dead_letters(case.source).replay(to=target, unsure="sent").found == 2
+    assert {m.value() for m in case.read(target)} == {GOOD}
+
+
+@pytest.mark.parametrize("reached", ["nothing", "the broker"])
+def test_a_compacted_topic_that_never_had_a_killed_replay_has_it_sent(
+    session: forebay.Session, case: Case, monkeypatch: pytest.MonkeyPatch, reached: str
+) -> None:
+    """Killed before it sent anything, or before its transaction was committed: the topic shows that nothing is missing."""
+    target = case.cluster.make_topic(1, cleanup_policy="compact")
+    case.cluster.produce(target, [GOOD], key=b"k")
+    case.fail(session, [BROKEN], key=b"k")
+
+    def dying(*given: Any) -> None:
+        raise _KilledError
+
+    with monkeypatch.context() as patched:
+        if reached == "nothing":
+            real = session._outcomes.intend
+            patched.setattr(session._outcomes, "intend", lambda *given: (real(*given), dying()))
+        else:
+            patched.setattr(replay_module, "_commit", dying)
+        with pytest.raises(_KilledError):
+            session.dead_letters(case.source).replay(to=target)
+    case.cluster.produce(target, [GOOD], key=b"other")
+    report = session.dead_letters(case.source).replay(to=target)
+    assert (report.sent, report.found) == (1, 0)
+    assert [m.value() for m in case.read(target)].count(BROKEN) == 1
+
+
+def test_what_was_sent_to_a_topic_that_was_made_again_since_is_asked_and_not_guessed(
+    session: forebay.Session, case: Case, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = case.cluster.make_topic(1)
+    case.fail(session, [BROKEN])
+    killed_before_it_wrote_down_what_it_sent(session, case, monkeypatch, target)
+    case.cluster.delete_topic(target)
+    case.cluster.make_topic(1, name=target)
+    case.cluster.produce(target, [GOOD, GOOD])
+    with pytest.raises(forebay.errors.OffsetOutOfRangeError, match="cannot be told any more"):
+        session.dead_letters(case.source).replay(to=target)
+    assert session.dead_letters(case.source).replay(to=target, unsure="unsent").sent == 1
 
 
 def test_a_source_that_was_dropped_and_made_again_sends_nothing_twice(

@@ -7,6 +7,7 @@ connection of their own that waits for the disk: a replay that is forgotten afte
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import sqlite3
@@ -39,7 +40,8 @@ CREATE TABLE IF NOT EXISTS dead_letter_outcomes (
 CREATE INDEX IF NOT EXISTS dead_letter_replays ON dead_letter_outcomes (replay_id);
 CREATE INDEX IF NOT EXISTS dead_letter_states ON dead_letter_outcomes (source, state);
 CREATE TABLE IF NOT EXISTS dead_letter_intents (
-    replay_id TEXT PRIMARY KEY, source TEXT NOT NULL, target TEXT NOT NULL, since TEXT NOT NULL, letters TEXT NOT NULL
+    replay_id TEXT PRIMARY KEY, source TEXT NOT NULL, target TEXT NOT NULL, since TEXT NOT NULL, letters TEXT NOT NULL,
+    target_id TEXT NOT NULL DEFAULT ''
 );
 CREATE TABLE IF NOT EXISTS dead_letter_replayers (source TEXT PRIMARY KEY, transactional_id TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS dead_letter_watches (
@@ -81,6 +83,7 @@ class Intent:
     target: str
     since: Mapping[int, int]
     letters: Marks
+    target_id: str = ""  # of the target topic: one that was deleted and made again is another
 
 
 class Outcomes:
@@ -92,6 +95,15 @@ class Outcomes:
         self._db.execute("PRAGMA journal_mode=WAL")
         self._db.execute("PRAGMA synchronous=FULL")
         self._db.executescript(_SCHEMA)
+        self._upgrade()
+
+    def _upgrade(self) -> None:
+        """Intents of an older version do not know which topic of that name was meant."""
+        if "target_id" not in [row[1] for row in self._db.execute("PRAGMA table_info(dead_letter_intents)")]:
+            with contextlib.suppress(sqlite3.OperationalError):  # another process was first
+                self._db.execute(
+                    "ALTER TABLE dead_letter_intents ADD COLUMN target_id TEXT NOT NULL DEFAULT ''"
+                )
 
     def close(self) -> None:
         with self._lock:
@@ -187,15 +199,15 @@ class Outcomes:
     def intend(self, source: str, intent: Intent) -> None:
         with self._transaction() as db:
             db.execute(
-                "INSERT INTO dead_letter_intents VALUES (?, ?, ?, ?, ?)",
+                "INSERT INTO dead_letter_intents VALUES (?, ?, ?, ?, ?, ?)",
                 (intent.replay_id, source, intent.target, json.dumps(intent.since),
-                 json.dumps([(*identity, mark) for identity, mark in intent.letters.items()])),
+                 json.dumps([(*identity, mark) for identity, mark in intent.letters.items()]), intent.target_id),
             )  # fmt: skip
 
     def intents(self, source: str) -> list[Intent]:
         with self._lock:
             rows = self._db.execute(
-                "SELECT replay_id, target, since, letters FROM dead_letter_intents WHERE source = ?",
+                "SELECT replay_id, target, since, letters, target_id FROM dead_letter_intents WHERE source = ?",
                 (source,),
             ).fetchall()
         return [
@@ -204,8 +216,9 @@ class Outcomes:
                 target,
                 {int(number): offset for number, offset in json.loads(since).items()},
                 {(topic, number, offset): mark for topic, number, offset, mark in json.loads(letters)},
+                target_id,
             )
-            for replay_id, target, since, letters in rows
+            for replay_id, target, since, letters, target_id in rows
         ]
 
     def settle(self, source: str, intent: Intent, sent: Sent) -> None:

@@ -4,7 +4,8 @@ Some letters at a time go in one Kafka transaction. Before it begins, an intent 
 and where the target topic ends. After it, they are marked replayed. A process that is killed in between leaves
 the intent; the next replay first fences the dead one off (same transactional id), so that nothing of it can
 still arrive, and then looks in the target topic, from where it ended then, for records that carry the intent's
-id. A transaction is there as a whole or not at all, so that tells what became of the letters.
+id. A transaction is there as a whole or not at all: one record that is found tells that all letters were sent, also
+those whose records cannot be seen yet, or not any more.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from forebay.deadletter.reader import LetterReader, Progress, read_ranges, silen
 from forebay.deadletter.repair import Repair, RepairError
 from forebay.deadletter.whole import RecordGoneError, whole
 from forebay.errors import OffsetOutOfRangeError, ReplayFailedError, UnknownTopicError
-from forebay.kafka.admin import Cluster
+from forebay.kafka.admin import Cluster, Topic, partitions_of
 from forebay.kafka.callbacks import called_back
 from forebay.kafka.offsets import Range
 from forebay.kafka.settings import CLIENT_LOG, connection_settings, translate
@@ -103,7 +104,7 @@ class Replayer:
     ) -> ReplayReport:
         """What would be sent, with a few examples. Nothing is, and nothing is written down."""
         report = ReplayReport(self._reader.source, self._target, dry_run=True)
-        self._partitions()
+        self._described()
         for outgoing in self._outgoing(wanted, repair, report, progress):
             report.sent += 1
             report.bytes += len(outgoing.value or b"")
@@ -144,13 +145,13 @@ class Replayer:
     ) -> ReplayReport:
         """`unsure` is what to take for true of a killed replay whose records the target topic has lost."""
         report = ReplayReport(self._reader.source, self._target)
-        partitions = self._partitions()
+        target = self._described()
         producer = self._producer()
         report.found = self._settle_all(unsure)
         self._reader.watch()
         reached: dict[tuple[str, int], int] = {}
         for chunk in _chunks(self._outgoing(wanted, repair, report, progress)):
-            for partition, offset in self._send(producer, chunk, partitions, report):
+            for partition, offset in self._send(producer, chunk, target, report):
                 key = (self._target, partition)
                 reached[key] = max(reached.get(key, 0), offset + 1)
         self._await_visible(reached)
@@ -177,17 +178,18 @@ class Replayer:
         return producer
 
     def _send(
-        self, producer: Producer, chunk: list[Outgoing], partitions: int, report: ReplayReport
+        self, producer: Producer, chunk: list[Outgoing], target: Topic, report: ReplayReport
     ) -> list[tuple[int, int]]:
         """In one transaction; where they are now."""
         # The order of the records' own partitions, as far as one transaction goes.
         chunk.sort(key=lambda item: item.entry.identity)
-        ends = self._cluster.latest([(self._target, number) for number in range(partitions)])
+        ends = self._cluster.latest(partitions_of({target.name: target}))
         intent = Intent(
             uuid.uuid4().hex,
             self._target,
             {number: offset for (_, number), offset in ends.items()},
             {item.entry.identity: mark_of(item.entry.letter) for item in chunk},
+            target.id,
         )
         self._outcomes.intend(self._key, intent)
         sent: dict[Identity, tuple[int, int]] = {}
@@ -195,7 +197,7 @@ class Replayer:
         self._doing("beginning a transaction", producer.begin_transaction)
         try:
             for item in chunk:
-                self._produce(producer, item, intent, partitions, sent, refused)
+                self._produce(producer, item, intent, target.partitions, sent, refused)
             self._doing("replaying", lambda: producer.flush(PATIENCE_S))
             if len(sent) != len(chunk):
                 raise self._refused(refused)
@@ -259,9 +261,9 @@ class Replayer:
             "transaction was sent, all before it was",
         )
 
-    def _partitions(self) -> int:
+    def _described(self) -> Topic:
         try:
-            return self._cluster.describe([self._target])[self._target].partitions
+            return self._cluster.describe([self._target])[self._target]
         except UnknownTopicError as error:
             raise UnknownTopicError(
                 error.message, remedy=f"{error.remedy}; a replay makes no topics"
@@ -291,12 +293,17 @@ class Replayer:
 
 
 def find_sent(intent: Intent, options: Options) -> Sent:
-    """Where the records of an intent are in its target topic; nothing if its transaction was not committed."""
+    """Where the records of an intent are in its target topic; nothing if its transaction was not committed.
+
+    If it was, all letters of the intent are there, those with None whose record cannot be seen.
+    """
     deadline = time.monotonic() + SETTLE_S
     while True:
         sent, hidden = _look(intent, options)
-        if sent or not hidden:
-            return sent
+        if sent:
+            return {identity: sent.get(identity, (None, None)) for identity in intent.letters}
+        if not hidden:
+            return {}
         if time.monotonic() > deadline:
             raise ReplayFailedError(
                 f"somebody else's transaction in '{intent.target}' does not end, and hides what was sent after it",
@@ -310,26 +317,51 @@ def _look(intent: Intent, options: Options) -> tuple[Sent, list[Range]]:
     # The end of the log, and not of what is committed: an open transaction of somebody else hides ours.
     cluster = Cluster(options.table.bind({**options.given, "isolation.level": "read_uncommitted"}))
     try:
-        known = cluster.describe([intent.target])[intent.target].partitions
-        keys = [(intent.target, number) for number in range(known)]
+        topic = cluster.describe([intent.target])[intent.target]
+        keys = partitions_of({topic.name: topic})
         starts, ends = cluster.earliest(keys), cluster.latest(keys)
+        kept_whole = "compact" not in cluster.cleanup_policy(intent.target)
     except UnknownTopicError:
         raise _untold(intent) from None
     finally:
         cluster.close()
-    sent: dict[Identity, tuple[int, int]] = {}
-    hidden: list[Range] = []
     since = {key: intent.since.get(key[1], 0) for key in keys}
-    ranges = [Range(*key, min(ends[key], max(starts[key], since[key])), ends[key]) for key in keys]
-    for messages in read_ranges(ranges, options, hidden.append):
+    if intent.target_id not in ("", topic.id) or any(ends[key] < since[key] for key in keys):
+        raise _untold(intent)  # it is another topic, or another log
+    hidden: list[Range] = []
+    ranges = [Range(*key, max(starts[key], since[key]), ends[key]) for key in keys]
+    sent, _ = _records(intent, ranges, options, hidden.append)
+    if sent or hidden:
+        return sent, hidden
+    if any(starts[key] > since[key] for key in keys):
+        raise _untold(intent)
+    if not kept_whole:
+        # Records of a transaction that was aborted are there as well. Where none is, and nothing at all is missing,
+        # there never was one; but a gap may be where compaction took them away.
+        begun, seen = _records(intent, ranges, options, hidden.append, "read_uncommitted")
+        if not begun and seen < sum(map(len, ranges)):
+            raise _untold(intent)
+    return {}, []
+
+
+def _records(
+    intent: Intent,
+    ranges: list[Range],
+    options: Options,
+    on_hidden: Callable[[Range], None],
+    isolation: str = "read_committed",
+) -> tuple[Sent, int]:
+    """Where records of an intent are in some ranges, and how many records there are of anybody."""
+    found: dict[Identity, tuple[int, int]] = {}
+    seen = 0
+    for messages in read_ranges(ranges, options, on_hidden, isolation):
+        seen += len(messages)
         for message in messages:
             headers = dict(message.headers() or ())
             if headers.get(REPLAY_ID) == intent.replay_id.encode():
                 first = parse_identity((headers[REPLAYED_FROM] or b"").decode())
-                sent[first] = (message.partition(), message.offset())
-    if not sent and any(starts[key] > since[key] for key in keys):
-        raise _untold(intent)
-    return sent, hidden
+                found[first] = (message.partition(), message.offset())
+    return found, seen
 
 
 def _untold(intent: Intent) -> OffsetOutOfRangeError:

@@ -22,7 +22,13 @@ from confluent_kafka import (
     TopicCollection,
     TopicPartition,
 )
-from confluent_kafka.admin import AdminClient, DescribeClusterResult, OffsetSpec
+from confluent_kafka.admin import (
+    AdminClient,
+    ConfigResource,
+    DescribeClusterResult,
+    OffsetSpec,
+    ResourceType,
+)
 
 from forebay.errors import AuthError, CommitError, UnknownTopicError, UnreachableError
 from forebay.kafka.settings import (
@@ -176,6 +182,20 @@ class Cluster:
                 raise self._unknown(name) from None
             found[name] = Topic(name, str(description.topic_id), len(description.partitions))
         return found
+
+    def cleanup_policy(self, topic: str) -> str:
+        """As the topic has it; "compact,delete", which says the least, where the broker does not let us ask."""
+        doing, resource = (
+            f"asking for the settings of topic '{topic}'",
+            ConfigResource(ResourceType.TOPIC, topic),
+        )
+        futures = self._call(
+            doing, lambda: self.admin.describe_configs([resource], request_timeout=self._timeout_s)
+        )
+        try:
+            return str(self._answer(doing, futures[resource])["cleanup.policy"].value)
+        except AuthError:
+            return "compact,delete"
 
     def _unknown(self, name: str) -> UnknownTopicError:
         known = list(self.topics())
