@@ -1,6 +1,7 @@
 """Every error Forebay raises, in one tree.
 
     ForebayError                     FB0000
+    ├── UnexpectedError              FB0001  nobody foresaw it: a fault of ours, or of a library
     ├── StatementError               FB1000  wrong SQL or wrong use; exit code 2
     │   ├── SqlSyntaxError           FB1001  the statement does not parse
     │   ├── UnsupportedSqlError      FB1002  it parses, but this cannot be done
@@ -16,7 +17,8 @@
     │       └── SecretMissingError   FB1206  a secret that is not kept on disk
     ├── RecordError                  FB2000  one record could not be decoded
     │   ├── BadRecordError           FB2001  ... and ON ERROR = 'fail'
-    │   └── TooManyErrorsError       FB2002  a circuit breaker of ON ERROR
+    │   ├── TooManyErrorsError       FB2002  a circuit breaker of ON ERROR
+    │   └── MostRejectedError        FB2003  a run in which nothing, or too little, could be decoded
     ├── ConnectorError               FB3000
     │   ├── UnreachableError         FB3001  retryable; exit code 3
     │   ├── AuthError                FB3002  exit code 3
@@ -39,6 +41,7 @@
     │   ├── SessionClosedError       FB4005
     │   ├── WorkerLostError          FB4006  a Python worker of Spark's; retryable
     │   ├── ChangeLogError           FB4007  a row was taken back that was never there
+    │   ├── SelectFailedError        FB4008  Spark could not work out a SELECT
     │   ├── ReplayFailedError        FB4010  dead letters that could not be sent again
     │   ├── PoolHaltedError          FB4020  more records of a pool have failed than it bears
     │   ├── HandlerTimeoutError      FB4021  a pool's handler took too long; retryable
@@ -104,6 +107,11 @@ def _rebuild(cls: type[ForebayError], message: str, state: dict[str, Any]) -> Fo
     Exception.__init__(error, message)
     error.__dict__.update(state)
     return error
+
+
+class UnexpectedError(ForebayError):
+    code = "FB0001"
+    default_remedy = "run it again with forebay -v to see where it happened"
 
 
 class StatementError(ForebayError):
@@ -237,6 +245,11 @@ class BadRecordError(RecordError):
 class TooManyErrorsError(RecordError):
     code = "FB2002"
     default_remedy = "mend what writes the topic, or ALTER SOURCE … ON ERROR = … with a higher limit"
+
+
+class MostRejectedError(RecordError):
+    code = "FB2003"
+    default_remedy = "DESCRIBE EXTENDED SOURCE shows an example with its reason; --max-rejected sets the share that is borne"
 
 
 class ConnectorError(ForebayError):
@@ -385,6 +398,10 @@ class ChangeLogError(RuntimeFailure):
         "DESCRIBE EXTENDED SOURCE whether records were rejected, and with PostgreSQL set REPLICA IDENTITY FULL; "
         "then drop the view and create it again"
     )
+
+
+class SelectFailedError(RuntimeFailure):
+    code = "FB4008"
 
 
 class ReplayFailedError(RuntimeFailure):

@@ -7,6 +7,7 @@ modules of `cli/` import what they work with inside their functions, so that hel
 from __future__ import annotations
 
 import logging
+import os
 import sys
 from importlib import import_module
 from typing import Annotated, Any, NamedTuple
@@ -15,7 +16,6 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from forebay import __version__
-from forebay.errors import ForebayError
 
 
 class Command(NamedTuple):
@@ -113,17 +113,19 @@ def options(
 
 
 def main() -> None:
-    """The entry point. An error of ours is shown as a message, never as a traceback."""
+    """The entry point. An error is shown as a message; `-v` shows the traceback, too."""
     try:
         app()
-    except ForebayError as error:
-        from forebay.cli.output import words
-
-        words.print("[bold red]error[/] ", end="")
-        words.print(str(error), markup=False, highlight=False, soft_wrap=True)
-        sys.exit(error.exit_code)
     except KeyboardInterrupt:
         sys.exit(130)
+    except BrokenPipeError:
+        # Whoever read our output has enough. Python would complain once more when it flushes what is left.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)
+    except Exception as error:
+        from forebay.cli.output import say_error
+
+        sys.exit(say_error(error))
 
 
 if __name__ == "__main__":

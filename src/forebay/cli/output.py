@@ -5,13 +5,17 @@ from __future__ import annotations
 import base64
 import dataclasses
 import json
+import logging
 import sys
+import traceback
 from collections.abc import Iterable
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 import typer
 from rich.console import Console
+
+from forebay.errors import ForebayError, UnexpectedError
 
 if TYPE_CHECKING:
     from forebay.runtime.results import Result
@@ -29,6 +33,16 @@ class Output(StrEnum):
 OUTPUT_OPTION = typer.Option(
     "--output", "-o", help="table for people; json (one array) or jsonl (a row a line)"
 )
+
+
+def say_error(error: Exception) -> int:
+    """Show an error on stderr, as one of ours; returns the exit code. With -v also where it happened."""
+    known = error if isinstance(error, ForebayError) else UnexpectedError(f"{type(error).__name__}: {error}")
+    if logging.getLogger().isEnabledFor(logging.INFO):
+        words.print("".join(traceback.format_exception(error)), markup=False, highlight=False, end="")
+    words.print("[bold red]error[/] ", end="")
+    words.print(str(known), markup=False, highlight=False, soft_wrap=True)
+    return known.exit_code
 
 
 def show(result: Result, output: Output) -> None:

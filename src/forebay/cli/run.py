@@ -6,7 +6,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
@@ -20,7 +20,7 @@ from forebay import threads
 from forebay.cli.inspect import DEFAULT_HOME, HomeOption
 from forebay.cli.output import Output, show, words
 from forebay.cli.phases import Phases
-from forebay.errors import StatementError
+from forebay.errors import MostRejectedError, StatementError
 
 if TYPE_CHECKING:
     from forebay.runtime.session import Session
@@ -40,15 +40,32 @@ MasterOption = Annotated[
 
 def run(
     file: Annotated[
-        Path, typer.Argument(help="statements; ${NAME} and ${NAME:-default} come from the environment")
-    ],
+        Path | None,
+        typer.Argument(
+            help="statements; ${NAME} and ${NAME:-default} come from the environment. Without a file: every view of the "
+            "home"
+        ),
+    ] = None,
     until_caught_up: Annotated[
-        bool, typer.Option("--until-caught-up", help="end once all that the topics hold now is in the views")
+        bool,
+        typer.Option(
+            "--until-caught-up",
+            help="end once all that the topics hold now is in the views; a SELECT in the file waits for the views before it",
+        ),
     ] = False,
     timeout: Annotated[
         float | None,
         typer.Option(help="give up after this many seconds (exit code 4 with --until-caught-up)"),
     ] = None,
+    max_rejected: Annotated[
+        float,
+        typer.Option(
+            min=0.0,
+            max=100.0,
+            help="with --until-caught-up: end with exit code 1 if this percentage of the records of a view was rejected, "
+            "or more",
+        ),
+    ] = 100.0,
     metrics_port: Annotated[
         int | None,
         typer.Option(
@@ -62,13 +79,14 @@ def run(
 ) -> None:
     """Run a pipeline. It goes on where it stood; SIGTERM or Ctrl-C finishes the batch in flight and commits.
 
-    Examples: forebay run pipeline.sql --until-caught-up --timeout 60 · forebay run pipeline.sql --metrics-port 9400
+    Examples: forebay run pipeline.sql --until-caught-up --timeout 60 · forebay run pipeline.sql --metrics-port 9400 ·
+    forebay run
     """
     from forebay.options import expand
 
-    if not file.is_file():
+    if file is not None and not file.is_file():
         raise StatementError(f"there is no file {file}")
-    script = expand(file.read_text())
+    script = expand(file.read_text()) if file is not None else None
     stop = threading.Event()
     _stop_on_signals(stop)
     with Phases() as phases:
@@ -77,15 +95,63 @@ def run(
 
         session = connect(home, master)
     with session, _metrics(session, metrics_port):
-        _execute(session, script)
-        if session.queries():
+        before = {query.view: query for query in session.queries()}
+        deadline = None if timeout is None else time.monotonic() + timeout
+        if script is None:
+            views = _start_all(session)
+        else:
+            views = _execute(session, script, _catch_up(session, deadline) if until_caught_up else None)
+        session.watch_health()
+        if views:
             words.print(_goes_on(until_caught_up), style="dim", highlight=False)
-        waiting = _Waiting(session, until_caught_up, timeout)
-        watch(session, lambda: stop.is_set() or waiting.done())
-        if not stop.is_set():
+        waiting = _Waiting(session, until_caught_up, _left(deadline))
+        watch(session, views, lambda: stop.is_set() or waiting.done())
+        if stop.is_set():
+            words.print("stopping: finishing the batch in flight; Ctrl-C again ends at once", style="dim")
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+        else:
             waiting.raise_error()
         with words.status("finishing the batch in flight, committing offsets …"):
+            after = [query for query in session.queries() if query.view in views]
             session.close()
+        if until_caught_up and not stop.is_set():
+            _check_rejected(before, after, max_rejected)
+
+
+def _left(deadline: float | None) -> float | None:
+    return None if deadline is None else max(0.0, deadline - time.monotonic())
+
+
+def _catch_up(session: Session, deadline: float | None) -> Callable[[], None]:
+    return lambda: session.wait(until_caught_up=True, timeout=_left(deadline))
+
+
+def _start_all(session: Session) -> list[str]:
+    with Phases() as phases:
+        phases.say("starting Spark, then the views")
+        started = session.start_all()
+    if not started:
+        raise StatementError(
+            "there is no view to run in this home",
+            remedy="name a file: forebay run pipeline.sql; or START VIEW name in forebay sql, if it was stopped",
+        )
+    words.print("\n".join(started), markup=False, highlight=False)
+    return [query.view for query in session.queries() if query.state != "stopped"]
+
+
+def _check_rejected(
+    before: Mapping[str, QueryStatus], after: Sequence[QueryStatus], max_rejected: float
+) -> None:
+    """A run that could decode nothing did not do what it was asked to, though every record has its place."""
+    for query in after:
+        known = before.get(query.view)
+        records = query.records - (known.records if known else 0)
+        rejected = query.rejected - (known.rejected if known else 0)
+        if rejected and rejected * 100 >= records * max_rejected:
+            raise MostRejectedError(
+                f"view '{query.view}': {rejected:,} of {records:,} records were rejected "
+                f"({rejected * 100 / records:.1f} %)"
+            )
 
 
 @contextmanager
@@ -111,19 +177,29 @@ def _stop_on_signals(stop: threading.Event) -> None:
     signal.signal(signal.SIGINT, handle)
 
 
-def _execute(session: Session, script: str) -> None:
-    """Statement by statement, naming what each waits for while it does."""
+def _execute(session: Session, script: str, catch_up: Callable[[], None] | None) -> list[str]:
+    """Statement by statement, naming what each waits for while it does; returns the script's own views.
+
+    Before a SELECT `catch_up` lets the views get there.
+    """
     from forebay import sql
 
+    views: dict[str, None] = {}
     results = session.each(script)
     for statement in sql.parse(script):
         with Phases() as phases:
+            if isinstance(statement, sql.Select) and catch_up is not None:
+                phases.say("catching up, then the query")
+                catch_up()
             phases.say(_waits_for(session, statement))
             result = next(results)
+        if isinstance(statement, sql.CreateView):
+            views[statement.name] = None
         if result.done:
             words.print("\n".join((result.done, *result.notes)), markup=False, highlight=False)
         else:
             show(result, Output.table)
+    return [query.view for query in session.queries() if query.view in views]
 
 
 def _waits_for(session: Session, statement: Statement) -> str:
@@ -170,26 +246,30 @@ class _Waiting:
             raise self._error
 
 
-def watch(session: Session, done: Callable[[], bool]) -> None:
-    """Show how the queries fare until `done()`."""
+def watch(session: Session, views: Sequence[str], done: Callable[[], bool]) -> None:
+    """Show how the queries of these views fare until `done()`."""
+
+    def line() -> Text:
+        return _line([query for query in session.queries() if query.view in views])
+
     if not words.is_terminal:
-        _watch_plain(session, done)
+        _watch_plain(line, done)
         return
     with Live(console=words, refresh_per_second=4, transient=False) as live:
         while not done():
-            live.update(_line(session.queries()))
+            live.update(line())
             time.sleep(REFRESH_S)
-        live.update(_line(session.queries()))
+        live.update(line())
 
 
-def _watch_plain(session: Session, done: Callable[[], bool]) -> None:
+def _watch_plain(line: Callable[[], Text], done: Callable[[], bool]) -> None:
     last = time.monotonic()
     while not done():
         time.sleep(0.05)
         if time.monotonic() - last >= PLAIN_EVERY_S:
             last = time.monotonic()
-            print(_line(session.queries()).plain, file=sys.stderr)
-    print(_line(session.queries()).plain, file=sys.stderr)
+            print(line().plain, file=sys.stderr)
+    print(line().plain, file=sys.stderr)
 
 
 def _line(queries: Sequence[QueryStatus]) -> Text:
@@ -200,7 +280,8 @@ def _line(queries: Sequence[QueryStatus]) -> Text:
         text.append(f"{query.view:<16}", "bold")
         text.append(f" {query.state:<9}", "green" if query.state == "running" else "yellow")
         text.append(f" {query.records:>12,} records  {query.records_per_second:>10,.0f}/s")
-        text.append(f"  lag {query.lag or 0:>9,}  batch {query.batch_ms:>6,} ms")
+        lag = "–" if query.lag is None else f"{query.lag:,}"
+        text.append(f"  lag {lag:>9}  batch {query.batch_ms:>6,} ms")
         if query.rejected:
             text.append(f"  {query.rejected:,} rejected", "red")
         if query.message:

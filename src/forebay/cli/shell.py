@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from prompt_toolkit import PromptSession
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
@@ -10,11 +10,11 @@ from prompt_toolkit.document import Document
 from prompt_toolkit.formatted_text import HTML
 from prompt_toolkit.history import FileHistory
 
-from forebay import __version__
-from forebay.cli.output import Output, show, show_rows, words
+from forebay import __version__, threads
+from forebay.cli.output import Output, say_error, show, show_rows, words
 from forebay.deadletter.policy import DEAD_LETTER
-from forebay.errors import ForebayError
 from forebay.kafka.options import KAFKA
+from forebay.runtime.results import Result
 from forebay.runtime.session import Session
 
 KEYWORDS = (
@@ -84,22 +84,37 @@ def _read(prompt: PromptSession[str]) -> str:
 
 
 def _one(session: Session, statement: str, output: Output) -> None:
+    """Run what was typed. Whatever goes wrong is said, and the prompt comes back."""
     try:
         name = _subscribed(statement)
         if name:
             _follow(session, name)
             return
         results = session.each(statement)
-        while True:
-            with words.status("…"):
-                result = next(results, None)
-            if result is None:
-                return
+        while (result := _next(results)) is not None:
             show(result, output)
-    except ForebayError as error:
-        words.print(str(error), markup=False, highlight=False, style="red", soft_wrap=True)
     except KeyboardInterrupt:
         words.print("broken off", style="dim")
+    except Exception as error:
+        say_error(error)
+
+
+def _next(results: Iterator[Result]) -> Result | None:
+    """The next result. A thread of its own makes it: a statement that Ctrl-C breaks off would be half done."""
+    found: list[Result | None] = []
+    failures: list[Exception] = []
+    thread = threads.start(
+        "forebay-statement", lambda: found.append(next(results, None)), failures.append, logged=False
+    )
+    with words.status("…"):
+        while thread.is_alive():
+            try:
+                thread.join()
+            except KeyboardInterrupt:
+                words.print("this statement cannot be broken off; it ends by itself", style="dim")
+    if failures:
+        raise failures[0]
+    return found[0]
 
 
 def _subscribed(statement: str) -> str | None:

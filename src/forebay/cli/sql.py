@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from forebay.cli.inspect import DEFAULT_HOME, HomeOption
-from forebay.cli.output import OUTPUT_OPTION, Output, show
+from forebay.cli.output import OUTPUT_OPTION, Output, show, words
 from forebay.cli.run import MasterOption
 
 
@@ -37,3 +37,10 @@ def sql(
         assert script is not None
         for result in session.each(script):
             show(result, output)
+        running = [query.view for query in session.queries() if query.state == "running"]
+        if running:
+            words.print(
+                f"note: {', '.join(running)} runs only while something runs it, and this command ends now. "
+                "Type: forebay run (every view of this home), or stay in a shell: forebay sql",
+                markup=False, highlight=False, soft_wrap=True,
+            )  # fmt: skip

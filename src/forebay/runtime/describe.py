@@ -36,11 +36,13 @@ class Describer:
         sources: Sources,
         views: Views,
         commit_errors: Callable[[], Mapping[str, ForebayError]],
+        outages: Callable[[], Mapping[str, str]],
     ) -> None:
         self._catalog = catalog
         self._sources = sources
         self._views = views
         self._commit_errors = commit_errors
+        self._outages = outages
 
     def sources(self) -> list[SourceStatus]:
         return [
@@ -71,15 +73,16 @@ class Describer:
         if query is None:
             return known
         progress = query.progress
-        # Offsets that cannot be committed do not stop the view, but they explain a lag that does not fall.
-        failing = [error for source, error in self._commit_errors().items() if source in query.connectors]
+        # Brokers that are away and offsets that cannot be committed do not stop the view, but they explain its lag.
+        outages = self._outages()
+        found = [outages[source] for source in query.connectors if source in outages]
         return replace(
             known,
             state=str(query.state),
             records_per_second=round(progress.records_per_second, 1),
             lag=progress.lag,
             batch_ms=progress.batch_ms,
-            message=known.message or "; ".join(error.message for error in failing),
+            message=known.message or "; ".join(dict.fromkeys(found)),
         )
 
     def lag(self) -> list[SourceLag]:

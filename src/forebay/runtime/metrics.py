@@ -173,7 +173,8 @@ def _views(queries: Mapping[str, RunningQuery], totals: Sequence[Totals]) -> Ite
     for view, query in queries.items():
         for state in QueryState:
             states.add_metric([view, state], query.state is state)
-        lag.add_metric([view], query.progress.lag)
+        if query.progress.lag is not None:
+            lag.add_metric([view], query.progress.lag)
         times.add_metric([view], query.batch_times.buckets(), query.batch_times.total_s)
     yield from (states, lag, times)
 

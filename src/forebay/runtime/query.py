@@ -29,6 +29,7 @@ from forebay.errors import (
 )
 from forebay.runtime import changelog, checkpoints, events
 from forebay.runtime.events import BatchReport
+from forebay.runtime.failures import reason
 from forebay.runtime.lock import ViewLock
 from forebay.runtime.positions import earlier
 from forebay.telemetry.times import Times
@@ -82,7 +83,7 @@ class Progress:
     reported: int = -1  # the last batch that was counted, or was in the checkpoint when the query began
     records_per_second: float = 0.0
     batch_ms: int = 0
-    lag: int = 0
+    lag: int | None = None  # before the first batch nobody knows it
     positions: dict[str, Offsets] = field(default_factory=dict)
 
 
@@ -207,7 +208,8 @@ class RunningQuery:
             # A report may come late, after stop() has looked into the checkpoint: it must not lead back.
             if ends and report.batch >= self.progress.batch:
                 self.progress.positions = {**self.progress.positions, **by_source(ends)}
-            self.progress.lag = self._lag(report)
+            if any(source.latest for source in report.sources):
+                self.progress.lag = self._lag(report)
             self.progress.reported = max(self.progress.reported, report.batch)
             if records:
                 self.progress.batch = max(self.progress.batch, report.batch)
@@ -247,7 +249,7 @@ class RunningQuery:
             self._set_state(QueryState.RETRYING, str(error))
             self._in_background("restart", self._restart)
             return
-        self._fail(error or QueryFailedError(f"view '{self.name}' failed: {_last_line(message)}"))
+        self._fail(error or QueryFailedError(f"view '{self.name}' failed: {reason(message)}"))
 
     def _in_background(self, what: str, body: Callable[[], None]) -> None:
         threads.start(f"forebay-{what}-{self.name}", body, self._not_started)
@@ -256,7 +258,7 @@ class RunningQuery:
         """The query could not be started again, for a reason that nobody foresaw."""
         if not self._stopping.is_set():
             self._fail(
-                QueryFailedError(f"view '{self.name}' could not be started again: {_last_line(repr(error))}")
+                QueryFailedError(f"view '{self.name}' could not be started again: {reason(repr(error))}")
             )
 
     def _fail(self, error: ForebayError) -> None:
@@ -376,13 +378,5 @@ _PASSING = (
 
 def _passing(message: str) -> ForebayError | None:
     if any(sign in message for sign in _PASSING):
-        return WorkerLostError(_last_line(message))
+        return WorkerLostError(reason(message))
     return None
-
-
-def _last_line(message: str) -> str:
-    """The line of a Python traceback, or of a JVM message, that says what happened."""
-    lines = [line.strip() for line in message.splitlines()]
-    lines = [line for line in lines if line and not line.startswith(("at ", "... "))]
-    telling = [line for line in lines if "Error" in line or "Exception" in line]
-    return (telling or lines or ["no reason given"])[-1][:500]

@@ -73,12 +73,16 @@ class Result:
 
     def arrow(self) -> pa.Table:
         if self._table is None:
-            import pyarrow as pa
-
             if self._plain is not None:
                 self._table = self._plain.arrow()
+            elif self._frame is not None:
+                from forebay.runtime.collect import collect
+
+                self._table = collect(self._frame)
             else:
-                self._table = self._frame.toArrow() if self._frame is not None else pa.table({})
+                import pyarrow as pa
+
+                self._table = pa.table({})
         return self._table
 
     def spark(self) -> DataFrame:

@@ -28,6 +28,7 @@ from forebay.runtime.catalog_tables import CatalogTables
 from forebay.runtime.commits import GroupCommitter
 from forebay.runtime.dead_letters import DeadLetters
 from forebay.runtime.describe import Describer
+from forebay.runtime.failures import ours
 from forebay.runtime.health import HealthWatch
 from forebay.runtime.known import unknown
 from forebay.runtime.letter_owners import owner_of, owners_in
@@ -89,7 +90,9 @@ class Session:
         self._views = Views(
             self.home, self._catalog, self._sources, lambda: self.spark, self._lock, self._tables.frame
         )
-        self._describer = Describer(self._catalog, self._sources, self._views, self.commit_errors)
+        self._describer = Describer(
+            self._catalog, self._sources, self._views, self.commit_errors, self._outages
+        )
         self._watch: HealthWatch | None = None
         self._committer = GroupCommitter(self._on_commit)
 
@@ -110,18 +113,21 @@ class Session:
         with self._lock:
             self._check_open()
             if self._spark is None:
-                from forebay.runtime import spark as sparks
-                from forebay.runtime.progress import ProgressFollower
-
-                self._owns_spark = not sparks.is_running()
-                if self._owns_spark:
-                    self._spark = sparks.start(self._master, self._spark_conf, self.home / "warehouse")
-                else:
-                    self._spark = sparks.beside(self._spark_conf)
-                self._follower = ProgressFollower(
-                    self._spark, self._views.running, self._catalog, self._on_checkpoint
-                )
+                with ours():
+                    self._spark = self._start_spark()
             return self._spark
+
+    def _start_spark(self) -> SparkSession:
+        from forebay.runtime import spark as sparks
+        from forebay.runtime.progress import ProgressFollower
+
+        self._owns_spark = not sparks.is_running()
+        if self._owns_spark:
+            spark = sparks.start(self._master, self._spark_conf, self.home / "warehouse")
+        else:
+            spark = sparks.beside(self._spark_conf)
+        self._follower = ProgressFollower(spark, self._views.running, self._catalog, self._on_checkpoint)
+        return spark
 
     @property
     def spark_started(self) -> bool:
@@ -147,7 +153,8 @@ class Session:
 
     def _run(self, statement: language.Statement, script: str) -> Result:
         try:
-            return self._dispatch(statement, script)
+            with ours():
+                return self._dispatch(statement, script)
         except StatementError as error:
             raise error.at(statement.position, script) from None
 
@@ -263,6 +270,12 @@ class Session:
 
     # -- watching ------------------------------------------------------------------------------------
 
+    def start_all(self) -> list[str]:
+        """Start every view of this home that is not running and was not stopped by STOP VIEW; returns what happened."""
+        self._check_open()
+        with self._lock, ours():
+            return [self._views.start(view) for view in self._views.resting()]
+
     def subscribe(self, view: str, *, after: int | None = None, timeout: float | None = None) -> Subscription:
         """Follow a view's changes as Arrow batches; see `Subscription` for how to resume."""
         self._check_open()
@@ -336,18 +349,28 @@ class Session:
         """
         from forebay.runtime.metrics import SessionCollector
 
+        return SessionCollector(
+            self._catalog,
+            self._outcomes,
+            self._sources.connected,
+            self._views.running,
+            self.watch_health(),
+            self.commit_errors,
+        )
+
+    def watch_health(self) -> HealthWatch:
+        """From now on the brokers are asked every second how they are, and `queries()` says so when one is away."""
         with self._lock:
             self._check_open()
             if self._watch is None:
                 self._watch = HealthWatch(self._sources.connected)
-            return SessionCollector(
-                self._catalog,
-                self._outcomes,
-                self._sources.connected,
-                self._views.running,
-                self._watch,
-                self.commit_errors,
-            )
+            return self._watch
+
+    def _outages(self) -> dict[str, str]:
+        """By source: what keeps it from being read, or its offsets from being committed, right now."""
+        found = {source: error.message for source, error in self.commit_errors().items()}
+        health = self._watch.last() if self._watch is not None else {}
+        return found | {source: each.message for source, each in health.items() if not each.healthy}
 
     def commit_errors(self) -> dict[str, ForebayError]:
         """Sources whose group offsets cannot be committed at the moment, and why."""

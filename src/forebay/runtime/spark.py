@@ -7,8 +7,10 @@ import logging
 import os
 import re
 import shutil
+import signal
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -115,7 +117,7 @@ def start(master: str, conf: Mapping[str, str], warehouse: Path) -> SparkSession
         settings.pop("spark.driver.bindAddress")
     for key, value in {**settings, **conf}.items():
         builder = builder.config(key, value)
-    with _python_path(Path(source.__file__).with_name("start")):
+    with _python_path(Path(source.__file__).with_name("start")), _own_interrupts():
         spark = builder.getOrCreate()
     # A query's failure reaches the user as one of our errors; Spark's own log says it again, in Scala, and
     # PySpark's and py4j's once more each, with the whole plan in one line of JSON and with a traceback.
@@ -139,6 +141,17 @@ def _python_path(folder: Path) -> Iterator[None]:
             del os.environ["PYTHONPATH"]
         else:
             os.environ["PYTHONPATH"] = before
+
+
+@contextmanager
+def _own_interrupts() -> Iterator[None]:
+    """Ctrl-C means what it meant before. PySpark would cancel every job, those of the views among them."""
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    finally:
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGINT, before)
 
 
 def register(spark: SparkSession) -> None:

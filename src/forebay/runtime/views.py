@@ -9,6 +9,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from functools import reduce
 from pathlib import Path
 from typing import Any
@@ -96,7 +97,7 @@ class Views:
                 remedy=f"DROP MATERIALIZED VIEW {statement.name}, or CREATE OR REPLACE MATERIALIZED VIEW",
             )
         running = self.running.get(statement.name)
-        if running is not None and running.state is QueryState.FAILED:
+        if running is not None and running.state in (QueryState.FAILED, QueryState.STOPPED):
             self.running.pop(statement.name)
         elif known is not None and running is not None:
             return f"view {statement.name} is running already", []
@@ -315,6 +316,41 @@ class Views:
     def _on_state(self, name: str, state: QueryState, message: str) -> None:
         self._catalog.set_state(name, state, message, os.getpid())
 
+    def start(self, name: str) -> str:
+        """START VIEW: run a view of this home; returns what happened."""
+        known = self._catalog.get(name)
+        if known is None or known.kind != "view":
+            raise unknown("view", name, self.names())
+        self._catalog.put(replace(known, detail={**known.detail, "stopped": False}))
+        done, _ = self._create(self._parsed(known))
+        return done
+
+    def stop(self, name: str) -> str:
+        """STOP VIEW: finish the batch in flight and run the view no more, also when all are started."""
+        known = self._catalog.get(name)
+        if known is None or known.kind != "view":
+            raise unknown("view", name, self.names())
+        query = self.running.get(name)
+        if query is None:
+            self._not_run_elsewhere(name)
+        else:
+            query.stop()
+        self._catalog.put(replace(known, detail={**known.detail, "stopped": True}))
+        return f"view {name} stopped; START VIEW {name} goes on with it"
+
+    def resting(self) -> list[str]:
+        """The views that are not running here and that nobody stopped by a statement."""
+        return [
+            view.name
+            for view in self._catalog.all("view")
+            if view.name not in self.running and not view.detail.get("stopped")
+        ]
+
+    def _not_run_elsewhere(self, name: str) -> None:
+        lock = ViewLock(name, self.paths(name).lock)
+        lock.acquire()
+        lock.release()
+
     # -- reading -------------------------------------------------------------------------------------
 
     def table(self, name: str) -> ViewTable:
@@ -378,9 +414,7 @@ class Views:
         if query is not None:
             query.stop()
         else:
-            lock = ViewLock(name, self.paths(name).lock)
-            lock.acquire()
-            lock.release()
+            self._not_run_elsewhere(name)
         self._catalog.drop(name)
         shutil.rmtree(self.paths(name).root, ignore_errors=True)
 
@@ -409,7 +443,7 @@ class Views:
             if not query.wait_for(reached, deadline):
                 query.raise_if_failed()
                 raise WaitTimeoutError(
-                    f"view '{view}' had not caught up with '{name}' after {timeout:.0f} s (lag {query.progress.lag})"
+                    f"view '{view}' had not caught up with '{name}' after {timeout:.0f} s (lag {'unknown' if query.progress.lag is None else query.progress.lag})"
                     if timeout is not None
                     else f"view '{view}' was stopped before it had caught up",
                     remedy="give it more time with --timeout, or see SHOW QUERIES for what holds it up",
