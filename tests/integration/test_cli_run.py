@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import pty
 import re
-import select
 import signal
 import socket
 import subprocess
 import sys
-import time
 import urllib.request
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +20,7 @@ from prompt_toolkit.completion import CompleteEvent
 from prompt_toolkit.document import Document
 from sessions import checkpointed, connect, events, name, rows
 from support import Cluster, eventually
+from terminals import terminal
 
 from forebay.cli.shell import _Names
 from forebay.devstack.ports import free_ports
@@ -248,50 +245,19 @@ def test_a_broker_that_cannot_be_reached_ends_with_3_and_its_address(tmp_path: P
     assert json.loads(quick(tmp_path / "home", "show", "sources", "-o", "json")[1]) == []
 
 
-@pytest.fixture
-def shell(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
-    master, slave = pty.openpty()
-    process = subprocess.Popen(
-        [sys.executable, "-m", "forebay", "sql", "--home", str(tmp_path / "home")],
-        stdin=slave, stdout=slave, stderr=slave, start_new_session=True,
-        env={**os.environ, "TERM": "xterm", "COLUMNS": "120", "LINES": "40", "NO_COLOR": "1"},
-    )  # fmt: skip
-    os.close(slave)
-    yield process, master
-    process.kill()
-    process.wait()
-    os.close(master)
-
-
-def test_the_shell_reads_statements_shows_errors_and_goes_on(
-    shell: tuple[subprocess.Popen[bytes], int], tmp_path: Path
-) -> None:
-    process, terminal = shell
-    seen = ""
-
-    def expect(words: str) -> None:
-        nonlocal seen
-        deadline = time.monotonic() + 30
-        while words not in seen:
-            assert time.monotonic() < deadline, f"{words!r} did not come; seen:\n{seen}"
-            if select.select([terminal], [], [], 0.2)[0]:
-                text = os.read(terminal, 65536).decode(errors="replace")
-                # A terminal would answer when prompt_toolkit asks where the cursor is.
-                os.write(terminal, b"\x1b[1;1R" * text.count("\x1b[6n"))
-                seen += re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text)
-        seen = seen.split(words, 1)[1]
-
-    expect("Type help;")
-    os.write(terminal, b"help;\r")
-    expect("A statement ends with a semicolon")
-    os.write(terminal, b"CREATE SOURCE gen (n BIGINT)\rFROM DATAGEN ();\r")
-    expect("source gen created")
-    os.write(terminal, b"SHOW SORCES;\r")
-    expect("did you mean SHOW SOURCES?")
-    os.write(terminal, b"SHOW SOURCES;\r")
-    expect("datagen")
-    os.write(terminal, b"exit\r")
-    assert process.wait(30) == 0
+def test_the_shell_reads_statements_shows_errors_and_goes_on(tmp_path: Path) -> None:
+    with terminal(tmp_path / "home", "sql", NO_COLOR="1") as shell:
+        shell.expect("Type help;")
+        shell.type("help;")
+        shell.expect("A statement ends with a semicolon")
+        shell.type("CREATE SOURCE gen (n BIGINT)\rFROM DATAGEN ();")
+        shell.expect("source gen created")
+        shell.type("SHOW SORCES;")
+        shell.expect("did you mean SHOW SOURCES?")
+        shell.type("SHOW SOURCES;")
+        shell.expect("datagen")
+        shell.type("exit")
+        assert shell.process.wait(30) == 0
     assert "SHOW SOURCES;" in (tmp_path / "home" / "history").read_text()
 
 
