@@ -10,6 +10,7 @@ from confluent_kafka import TopicPartition
 from sessions import caught_up, connect, create_source, events, name, rows
 from support import Cluster
 
+from forebay.errors import ObjectInUseError
 from forebay.runtime.session import Session
 
 COLUMNS = "id BIGINT NOT NULL, k STRING, v BIGINT"
@@ -128,3 +129,29 @@ def test_what_retention_has_taken_is_said_with_its_exact_ranges_at_create(
     ]
     assert count_of(db, "second") == 160
     assert db.queries()[1].state == "running"
+
+
+def test_a_source_in_use_is_replaced_where_the_views_can_go_on_and_what_differs_is_shown(
+    db: Session, cluster: Cluster
+) -> None:
+    topic, source = filled(cluster, 60), name("src")
+    db.execute(f"{create_source(cluster, source, topic, COLUMNS)}; {view_of('v', source)}")
+    assert count_of(db, "v") == 60
+    changed = create_source(cluster, source, topic, f"{COLUMNS}, more STRING", max_records_per_batch=7)
+    [result] = db.execute(changed.replace("CREATE SOURCE", "CREATE OR REPLACE SOURCE"))
+    assert result.done == f"source {source} replaced; v started again"
+    assert sorted(result.notes) == ["'max.records.per.batch': default → 7", "column more STRING is new"]
+    cluster.produce(topic, events(range(60, 90)))
+    assert count_of(db, "v") == 90
+    assert db.queries()[0].batch >= 4, "thirty records in batches of seven"
+
+
+def test_a_source_in_use_is_not_replaced_where_the_views_cannot_go_on(db: Session, cluster: Cluster) -> None:
+    topic, other, source = filled(cluster, 10), filled(cluster, 20), name("src")
+    db.execute(f"{create_source(cluster, source, topic, COLUMNS)}; {view_of('v', source)}")
+    changed = create_source(cluster, source, other, "id STRING, k STRING, v BIGINT")
+    with pytest.raises(ObjectInUseError) as caught:
+        db.execute(changed.replace("CREATE SOURCE", "CREATE OR REPLACE SOURCE"))
+    assert "column id: BIGINT NOT NULL → STRING" in caught.value.message
+    assert f"'topic': {topic} → {other}" in caught.value.message
+    assert count_of(db, "v") == 10, "the view goes on over the old one"

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from forebay import sql as language
 from forebay.catalog import Catalog, QueryState
-from forebay.connectors.contract import Discovered, Offsets, SourceCheckpoint
+from forebay.connectors.contract import Offsets, SourceCheckpoint
 from forebay.connectors.registry import ConnectorRegistry, default_registry
 from forebay.deadletter.outcomes import Outcomes
 from forebay.deadletter.report import REPORT
@@ -34,6 +34,7 @@ from forebay.runtime.known import unknown
 from forebay.runtime.letter_owners import owner_of, owners_in
 from forebay.runtime.letter_statements import letter_statement
 from forebay.runtime.positions import earlier
+from forebay.runtime.replacing import differences
 from forebay.runtime.results import Result
 from forebay.runtime.sources import Sources, told
 from forebay.runtime.status import QueryStatus, SourceLag, SourceStatus
@@ -161,13 +162,7 @@ class Session:
     def _dispatch(self, statement: language.Statement, script: str) -> Result:
         match statement:
             case language.CreateSource():
-                created, discovered = self._create_source(statement, script)
-                kept = self._sources.peek(statement.name).options.without_effect()
-                notes = [f"note: '{key}' is kept, but this version does not act on it yet" for key in kept]
-                if discovered is not None:
-                    notes = [*told(discovered), *notes]
-                done = f"source {statement.name} {'created' if created else 'exists already'}"
-                return Result(done=done, notes=notes)
+                return self._create_source(statement, script)
             case language.AlterSource():
                 with self._lock:
                     return Result(done=self._sources.alter(statement, script))
@@ -200,7 +195,7 @@ class Session:
                 return letter_statement(statement, self.dead_letters(statement.source))
         raise UnsupportedSqlError(f"{type(statement).__name__} is not in this version")
 
-    def _create_source(self, statement: language.CreateSource, script: str) -> tuple[bool, Discovered | None]:
+    def _create_source(self, statement: language.CreateSource, script: str) -> Result:
         with self._lock:
             views = self._views.over(statement.name)
             known = self._catalog.get(statement.name)
@@ -209,11 +204,37 @@ class Session:
                 # The columns that came since stay: the views over it have them.
                 statement = replace(statement, or_replace=False)
             if statement.or_replace and views and known and known.sql != self._sources.masked(statement):
-                raise ObjectInUseError(
-                    f"source '{statement.name}' cannot be replaced: {', '.join(views)} reads from it",
-                    remedy=f"DROP SOURCE {statement.name} CASCADE drops both",
-                )
-            return self._sources.create(statement, script)
+                return self._replace_source(statement, script, views)
+            created, discovered = self._sources.create(statement, script)
+        kept = self._sources.peek(statement.name).options.without_effect()
+        notes = [f"note: '{key}' is kept, but this version does not act on it yet" for key in kept]
+        if discovered is not None:
+            notes = [*told(discovered), *notes]
+        done = f"source {statement.name} {'created' if created else 'exists already'}"
+        return Result(done=done, notes=notes)
+
+    def _replace_source(self, statement: language.CreateSource, script: str, views: list[str]) -> Result:
+        """Of a source that views read: where they can go on over the new one, they are started again."""
+        old = self._sources.statement(statement.name)
+        found = differences(old, statement, self._sources.peek(statement.name).options.table.shown)
+        against = [each.text for each in found if not each.compatible]
+        if against:
+            raise ObjectInUseError(
+                f"source '{statement.name}' cannot be replaced while {', '.join(views)} reads from it: "
+                + "; ".join(against),
+                remedy=f"DROP SOURCE {statement.name} CASCADE drops the views too; or give the new source another name",
+            )
+        running = [view for view in views if view in self._views.running]
+        for view in running:
+            self._views.running.pop(view).stop()
+        try:
+            self._sources.create(statement, script)
+        finally:
+            for view in running:
+                self._views.start(view)
+        notes = [each.text for each in found]
+        again = f"; {', '.join(running)} started again" if running else ""
+        return Result(done=f"source {statement.name} replaced{again}", notes=notes)
 
     def _drop(self, statement: language.Drop) -> Result:
         names = self._sources.names() if statement.kind == "source" else self._views.names()
