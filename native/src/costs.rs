@@ -55,7 +55,9 @@ impl Sample {
         let length = self.answer.len();
         let mut batches = Batches::new(self.answer.clone(), 0..length, 0, Vec::new(), length, false);
         let began = Instant::now();
-        while let Step::Record(record) = batches.next(&mut unpackers)? {
+        while let Step::Record(record) =
+            batches.next(&mut unpackers).map_err(|trouble| trouble.text().to_owned())?
+        {
             each(&record);
         }
         Ok(began.elapsed().as_nanos() as f64 / self.count as f64)

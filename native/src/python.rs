@@ -8,7 +8,7 @@ use crate::kafka::post::Post;
 use crate::kafka::reader::{Limits, Reader};
 use crate::kafka::rows::{Keep, Origin, Rejected, Rows, Stretch, Whole};
 use crate::kafka::settings::Settings;
-use crate::kafka::trouble::{AUTHENTICATION, FAULT, SSL, Trouble};
+use crate::kafka::trouble::{AUTHENTICATION, FAULT, SSL, Trouble, UNSUPPORTED};
 use crate::refusal::{Kind, Wanted};
 use arrow_data::ArrayData;
 use arrow_data::ffi::FFI_ArrowArray;
@@ -269,6 +269,12 @@ impl PyReader {
         open.map(|(index, range)| (index, range.next)).collect()
     }
 
+    /// What keeps the reader from going on, if anything does.
+    #[getter]
+    fn trouble(&self) -> String {
+        self.reader.trouble.clone()
+    }
+
     fn seek(&mut self, range: usize, offset: i64) {
         self.reader.seek(range, offset);
     }
@@ -367,7 +373,7 @@ fn whole<'py>(py: Python<'py>, record: &Whole) -> Record<'py> {
     (record.timestamp, bytes(&record.key), bytes(&record.value), headers)
 }
 
-/// An error of a number and words, for the caller to judge; 0 is one that waiting may mend.
+/// An error of a number and words, for the caller to judge; 0 is one that may pass.
 fn trouble(trouble: Trouble) -> PyErr {
     PyRuntimeError::new_err(match trouble {
         Trouble::Away(text) => (0, text),
@@ -416,6 +422,7 @@ fn costs(
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add("REFUSALS", (AUTHENTICATION, SSL))?;
+    module.add("UNSUPPORTED", UNSUPPORTED)?;
     module.add_class::<Batch>()?;
     module.add_class::<PyDecoder>()?;
     module.add_class::<PyLetters>()?;

@@ -298,6 +298,7 @@ class CommitError(ConnectorError):
 class ReadStalledError(ConnectorError):
     code = "FB3007"
     retryable = True
+    default_remedy = "it is tried again, and nothing is passed over; if it goes on, see what the log of the partition's leader says"
 
 
 class NoOffsetError(ConnectorError):

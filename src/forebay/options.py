@@ -113,6 +113,18 @@ def integer(low: int, high: int = 2**63 - 1) -> Kind:
     return Kind("integer", parse, f"a whole number {span}")
 
 
+def size(low: str, high: str) -> Kind:
+    """Bytes in [low, high], with or without a unit."""
+
+    def parse(text: str) -> int:
+        value = _size(text)
+        if not _size(low) <= value <= _size(high):
+            raise ValueError
+        return value
+
+    return Kind("size", parse, f"a size from {low} to {high}, such as 1048576 or 64MB")
+
+
 def fraction() -> Kind:
     """A number between 0 and 1."""
 

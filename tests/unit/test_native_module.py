@@ -51,3 +51,4 @@ def test_it_speaks_of_refusals_by_the_librarys_numbers() -> None:
         pytest.skip("the native reader is not built")
     assert module.REFUSALS == (KafkaError._AUTHENTICATION, KafkaError._SSL)
     assert set(module.REFUSALS) <= set(REFUSALS)
+    assert module.UNSUPPORTED == KafkaError._UNSUPPORTED_FEATURE

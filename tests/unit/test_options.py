@@ -356,6 +356,14 @@ def test_a_size_in_an_unknown_unit_is_refused() -> None:
     assert "a size such as" in error.message
 
 
+@pytest.mark.parametrize("budget", ["0", "4", "1048575", "1025GB"])
+def test_a_budget_in_which_no_batch_has_room_is_refused(budget: str) -> None:
+    error = refusal(REQUIRED | {"fetch.budget.bytes": budget})
+    assert isinstance(error, OptionValueError)
+    assert "a size from 1MB to 1024GB" in error.message
+    assert KAFKA.bind(REQUIRED | {"fetch.budget.bytes": "1MB"})["fetch.budget.bytes"] == 1 << 20
+
+
 def test_kinds_parse_what_they_say() -> None:
     assert WORDS.parse("a, b ,c") == ("a", "b", "c")
     assert "names, separated by commas" in refusal({"topics": "a,,b"}).message

@@ -3,7 +3,8 @@
 //! A batch is unpacked bit by bit: however much it holds, no more of it is in memory than a window, or
 //! the longest record.
 
-use crate::kafka::unpack::{Piece, Unpacker, Unpackers};
+use crate::kafka::trouble::Trouble;
+use crate::kafka::unpack::{LAST_METHOD, Piece, Unpacker, Unpackers};
 use crate::kafka::wire::{Damaged, View};
 use std::ops::Range;
 use std::sync::Arc;
@@ -133,7 +134,7 @@ impl Batches {
     }
 
     /// The offset after the last whole batch; None if there is none. Looks at heads only.
-    pub fn last(&self) -> Result<Option<i64>, String> {
+    pub fn last(&self) -> Result<Option<i64>, Trouble> {
         let (mut at, mut last) = (self.at, None);
         while let Some(head) = head(&self.answer[at..self.end], at)? {
             last = Some(head.next);
@@ -152,14 +153,16 @@ impl Batches {
 
     /// The next record, in order. An error is about this batch: it is damaged, or of another time.
     #[inline]
-    pub fn next(&mut self, unpackers: &mut Unpackers) -> Result<Step<'_>, String> {
+    pub fn next(&mut self, unpackers: &mut Unpackers) -> Result<Step<'_>, Trouble> {
         if !std::mem::take(&mut self.again) {
             self.last = self.find(unpackers)?;
         }
         match (&self.last, &self.current) {
             (Some((offset, Ok(place))), Some(Current { head, unpacker, .. })) => {
                 let found = record(unpacker.bytes(place), head, *offset);
-                found.map(Step::Record).map_err(|_| format!("a damaged record at offset {offset}"))
+                found
+                    .map(Step::Record)
+                    .map_err(|_| Trouble::damaged(format!("a damaged record at offset {offset}")))
             }
             (Some((offset, Err(length))), _) => Ok(Step::TooLong(*offset, *length)),
             _ => Ok(Step::End(self.next)),
@@ -168,7 +171,7 @@ impl Batches {
 
     /// The next record, or None at the end.
     #[inline]
-    fn find(&mut self, unpackers: &mut Unpackers) -> Result<Option<Found>, String> {
+    fn find(&mut self, unpackers: &mut Unpackers) -> Result<Option<Found>, Trouble> {
         loop {
             if self.current.is_none() && !self.begin(unpackers)? {
                 return Ok(None);
@@ -184,7 +187,7 @@ impl Batches {
             current.left -= 1;
             let (base, own) = (current.head.base, current.head.base..current.head.next);
             let unpacker = &mut current.unpacker;
-            let damaged = |reason: String| format!("a damaged batch at offset {base}: {reason}");
+            let damaged = |reason| damaged(base, reason);
             let length = unpacker.length().map_err(damaged)?;
             let too_long = length > self.longest;
             // Of one that is too long only the offset is looked at, which is in front.
@@ -204,7 +207,7 @@ impl Batches {
     }
 
     /// Go to the next batch that has records for us; false if there is none.
-    fn begin(&mut self, unpackers: &mut Unpackers) -> Result<bool, String> {
+    fn begin(&mut self, unpackers: &mut Unpackers) -> Result<bool, Trouble> {
         while let Some(head) = head(&self.answer[self.at..self.end], self.at)? {
             let start = self.at;
             self.at = head.end;
@@ -216,13 +219,15 @@ impl Batches {
                 let bytes = &self.answer[start..head.end];
                 let said = u32::from_be_bytes(bytes[17..21].try_into().unwrap_or_default());
                 if crc32c::crc32c(&bytes[21..]) != said {
-                    return Err(format!("a damaged batch at offset {}: its checksum is wrong", head.base));
+                    return Err(damaged(head.base, "its checksum is wrong".into()));
                 }
             }
             let piece = Piece::new(self.answer.clone(), start + HEAD..head.end);
-            let unpacker = unpackers
-                .unpacker(head.attributes & COMPRESSION, piece)
-                .map_err(|reason| format!("the batch at offset {}: {reason}", head.base))?;
+            let method = head.attributes & COMPRESSION;
+            if method > LAST_METHOD {
+                return Err(Trouble::unsupported(format!("a batch compressed by method {method}")));
+            }
+            let unpacker = unpackers.unpacker(method, piece).map_err(|reason| damaged(head.base, reason))?;
             let left = head.count.max(0);
             self.current = Some(Current { head, unpacker, left });
             return Ok(true);
@@ -245,16 +250,16 @@ impl Batches {
 }
 
 /// The head of the batch at the start of `bytes`; None where it is cut off.
-fn head(bytes: &[u8], at: usize) -> Result<Option<Head>, String> {
+fn head(bytes: &[u8], at: usize) -> Result<Option<Head>, Trouble> {
     let Some(start) = bytes.get(..HEAD) else {
         // Older formats have shorter heads, and the same place for their number.
         return match bytes.get(16) {
-            Some(0 | 1) => Err(old(bytes[16])),
+            Some(0 | 1) => Err(other_format(bytes[16])),
             _ => Ok(None),
         };
     };
     if start[16] != 2 {
-        return Err(old(start[16]));
+        return Err(other_format(start[16]));
     }
     let mut view = View::new(start);
     let read = |view: &mut View<'_>| -> Result<Head, Damaged> {
@@ -271,7 +276,8 @@ fn head(bytes: &[u8], at: usize) -> Result<Option<Head>, String> {
         }
         Ok(Head { base, end: length, attributes, next, base_time, max_time, producer, count })
     };
-    let mut head = read(&mut view).map_err(|damaged| format!("a damaged batch: {damaged}"))?;
+    let mut head =
+        read(&mut view).map_err(|damaged| Trouble::damaged(format!("a damaged batch: {damaged}")))?;
     if head.end > bytes.len() {
         return Ok(None);
     }
@@ -279,8 +285,14 @@ fn head(bytes: &[u8], at: usize) -> Result<Option<Head>, String> {
     Ok(Some(head))
 }
 
-fn old(format: u8) -> String {
-    format!("a batch in message format {format}: the native reader reads format 2, of Kafka 0.11 and later")
+fn other_format(format: u8) -> Trouble {
+    Trouble::unsupported(format!(
+        "a batch in message format {format}: the native reader reads format 2, of Kafka 0.11 and later"
+    ))
+}
+
+fn damaged(base: i64, reason: String) -> Trouble {
+    Trouble::damaged(format!("a damaged batch at offset {base}: {reason}"))
 }
 
 /// The offset of a record within its batch.
@@ -311,6 +323,7 @@ fn record<'a>(bytes: &'a [u8], head: &Head, offset: i64) -> Result<Record<'a>, D
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kafka::trouble::UNSUPPORTED;
     use crate::kafka::wire::Writer;
 
     fn varint(value: i64) -> Vec<u8> {
@@ -346,7 +359,7 @@ mod tests {
         bytes
     }
 
-    fn read(bytes: Vec<u8>, start: i64, aborted: Vec<(i64, i64)>) -> Result<(Vec<i64>, i64), String> {
+    fn read(bytes: Vec<u8>, start: i64, aborted: Vec<(i64, i64)>) -> Result<(Vec<i64>, i64), Trouble> {
         let end = bytes.len();
         let mut batches = Batches::new(bytes, 0..end, start, aborted, 100, true);
         let (mut found, mut unpackers) = (Vec::new(), Unpackers::default());
@@ -404,22 +417,31 @@ mod tests {
         short[60] = 2; // one record more than there is
         let crc = crc32c::crc32c(&short[21..]).to_be_bytes();
         short[17..21].copy_from_slice(&crc);
-        assert!(read(short, 0, vec![]).unwrap_err().contains("damaged"));
+        assert!(read(short, 0, vec![]).unwrap_err().text().contains("damaged"));
     }
 
     #[test]
     fn a_record_outside_of_its_batch_is_damage_whatever_its_offset() {
         for offset in [4, 8, i64::MAX - 1, i64::MAX] {
             let found = read(batch(5, &[5, offset], 7, 0, -1), 0, vec![]);
-            assert!(found.as_ref().is_err_and(|error| error.contains("damaged")), "{offset}: {found:?}");
+            assert!(
+                found.as_ref().is_err_and(|error| error.text().contains("damaged")),
+                "{offset}: {found:?}"
+            );
         }
     }
 
     #[test]
-    fn an_old_format_is_named() {
+    fn another_format_or_compression_is_named_and_for_librdkafka() {
         let mut old = batch(0, &[0], 0, 0, -1);
         old[16] = 1;
-        assert!(read(old, 0, vec![]).unwrap_err().contains("format 1"));
+        for (bytes, what) in [(old, "format 1"), (batch(0, &[0], 0, 5, -1), "method 5")] {
+            let found = read(bytes, 0, vec![]);
+            assert!(
+                matches!(&found, Err(Trouble::Refused(UNSUPPORTED, text)) if text.contains(what)),
+                "{found:?}"
+            );
+        }
     }
 
     #[test]

@@ -6,7 +6,7 @@ use crate::kafka::connection::Connection;
 use crate::kafka::messages::{self, Broker};
 use crate::kafka::settings::Settings;
 use crate::kafka::tls;
-use crate::kafka::trouble::{Trouble, UNKNOWN_TOPIC, passes};
+use crate::kafka::trouble::{Trouble, UNKNOWN_TOPIC};
 use rustls::ClientConfig;
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
@@ -70,7 +70,7 @@ impl Client {
     pub fn partitions(&self, topic: &str) -> Result<usize, Trouble> {
         self.ask(topic, |found| match found.error {
             0 => Ok(found.partitions.len()),
-            error => Err(untold(error, topic)),
+            error => Err(Trouble::answered(error)),
         })
     }
 
@@ -132,10 +132,10 @@ impl Client {
                 Ok(*leader)
             }
             (0, None) if found.partitions.iter().all(|(n, _)| *n != number) => {
-                Err(refused(UNKNOWN_TOPIC, &format!("{topic} has no partition {number}")))
+                Err(Trouble::answered(UNKNOWN_TOPIC))
             }
             (0, None) => Err(Trouble::Away(format!("{topic}-{number} has no leader"))),
-            (error, _) => Err(untold(error, topic)),
+            (error, _) => Err(Trouble::answered(error)),
         }
     }
 
@@ -151,26 +151,11 @@ impl Client {
                 messages::read_list_offsets(&asked.inspect_err(|_| self.forget(topic, number))?)?;
             if error != 0 {
                 self.forget(topic, number);
-                let text = format!("the broker's error {error} about {topic}-{number}");
-                return Err(if passes(error) { Trouble::Away(text) } else { refused(error, &text) });
+                return Err(Trouble::answered(error));
             }
             *end = offset;
         }
         self.give_back(leader, connection);
         Ok((ends[0], ends[1]))
     }
-}
-
-/// Why there is no word on a topic.
-fn untold(error: i16, topic: &str) -> Trouble {
-    match error {
-        UNKNOWN_TOPIC => refused(UNKNOWN_TOPIC, &format!("there is no topic {topic}")),
-        29 => refused(29, &format!("not allowed to use {topic}")),
-        error if passes(error) => Trouble::Away(format!("{topic} has no leader")),
-        error => refused(error, &format!("the broker's error {error} about {topic}")),
-    }
-}
-
-pub fn refused(error: i16, text: &str) -> Trouble {
-    Trouble::Refused(error.into(), text.to_owned())
 }

@@ -1,10 +1,10 @@
 //! One connection to one broker: requests go out, answers come back in their order.
 
-use crate::kafka::messages::{self, Api};
+use crate::kafka::messages::{self, API_VERSIONS, Api, Offered};
 use crate::kafka::sasl;
 use crate::kafka::settings::{Login, Settings};
 use crate::kafka::tls;
-use crate::kafka::trouble::{AUTHENTICATION, Trouble};
+use crate::kafka::trouble::{AUTHENTICATION, Trouble, UNSUPPORTED};
 use crate::kafka::wire::Writer;
 use rustls::ClientConfig;
 use std::io::{self, Read, Write};
@@ -25,6 +25,7 @@ pub struct Connection {
     stream: Stream,
     client_id: String,
     timeout: Duration,
+    offered: Vec<Offered>,
     sent: i32,
     answered: i32,
     incoming: Vec<u8>, // an answer that is not whole yet, with its size and number in front
@@ -67,14 +68,36 @@ impl Connection {
             stream,
             client_id: settings.client_id.clone(),
             timeout: settings.timeout,
+            offered: Vec::new(),
             sent: 0,
             answered: 0,
             incoming: Vec::new(),
         };
+        connection.ask_versions()?;
         if let Some(login) = &settings.login {
             connection.log_in(login)?;
         }
         Ok(connection)
+    }
+
+    /// Before the login, because the login too is a request that has versions.
+    fn ask_versions(&mut self) -> Result<(), Trouble> {
+        let (error, offered) = messages::read_api_versions(&self.ask(API_VERSIONS, Writer::default())?)?;
+        self.offered = offered;
+        if error == 0 { Ok(()) } else { Err(Trouble::answered(error)) }
+    }
+
+    /// A broker that is sent a version that it does not know may say nothing at all.
+    fn check_offered(&self, api: Api) -> Result<(), Trouble> {
+        let Api { key, version, name } = api;
+        match self.offered.iter().find(|(offered, ..)| *offered == key) {
+            _ if api == API_VERSIONS => Ok(()),
+            Some((_, low, high)) if (*low..=*high).contains(&version) => Ok(()),
+            Some((_, low, high)) => Err(Trouble::unsupported(format!(
+                "the broker answers {name} from version {low} up to version {high}, and not in version {version}"
+            ))),
+            None => Err(Trouble::unsupported(format!("the broker does not answer {name}"))),
+        }
     }
 
     fn log_in(&mut self, login: &Login) -> Result<(), Trouble> {
@@ -82,21 +105,28 @@ impl Connection {
         let name = login.mechanism.name();
         let answer = self.ask(messages::SASL_HANDSHAKE, messages::sasl_handshake(name))?;
         let (error, known) = messages::read_sasl_handshake(&answer)?;
-        if error != 0 {
-            return Err(refused(format!("the broker does not take {name}, but {}", known.join(", "))));
+        match Trouble::answered(error) {
+            _ if error == 0 => {}
+            Trouble::Refused(code, why) if code != UNSUPPORTED => {
+                return Err(refused(format!("{why}; of {name}, it takes {}", known.join(", "))));
+            }
+            trouble => return Err(trouble),
         }
         let mut network = None;
         let outcome = sasl::log_in(login, &mut |token| {
             let answer = self.ask(messages::SASL_AUTHENTICATE, messages::sasl_authenticate(token));
             let answer = answer.and_then(|answer| Ok(messages::read_sasl_authenticate(&answer)?));
-            match answer {
-                Ok((0, _, token)) => Ok(token),
-                Ok((_, why, _)) => Err(why),
-                Err(trouble) => {
-                    network = Some(trouble);
-                    Err(String::new())
+            let answer = answer.and_then(|(error, why, token)| match Trouble::answered(error) {
+                _ if error == 0 => Ok(Ok(token)),
+                Trouble::Refused(code, text) if code != UNSUPPORTED => {
+                    Ok(Err(if why.is_empty() { text } else { format!("{text}: {why}") }))
                 }
-            }
+                trouble => Err(trouble),
+            });
+            answer.unwrap_or_else(|trouble| {
+                network = Some(trouble);
+                Err(String::new())
+            })
         });
         outcome.map_err(|why| network.unwrap_or_else(|| refused(why)))
     }
@@ -116,6 +146,7 @@ impl Connection {
 
     /// Send a request that ends with these bytes.
     pub fn send_with(&mut self, api: Api, request: Writer, rest: &[u8]) -> Result<(), Trouble> {
+        self.check_offered(api)?;
         self.sent = self.sent.wrapping_add(1);
         let head =
             Writer::default().i32(0).i16(api.key).i16(api.version).i32(self.sent).text(&self.client_id);

@@ -7,18 +7,32 @@ use std::ops::Range;
 pub struct Api {
     pub key: i16,
     pub version: i16,
+    pub name: &'static str,
 }
 
-pub const PRODUCE: Api = Api { key: 0, version: 7 };
-pub const FETCH: Api = Api { key: 1, version: 11 };
-pub const LIST_OFFSETS: Api = Api { key: 2, version: 2 };
-pub const METADATA: Api = Api { key: 3, version: 4 };
-pub const SASL_HANDSHAKE: Api = Api { key: 17, version: 1 };
-pub const SASL_AUTHENTICATE: Api = Api { key: 36, version: 0 };
+pub const PRODUCE: Api = Api { key: 0, version: 7, name: "Produce" };
+pub const FETCH: Api = Api { key: 1, version: 11, name: "Fetch" };
+pub const LIST_OFFSETS: Api = Api { key: 2, version: 2, name: "ListOffsets" };
+pub const METADATA: Api = Api { key: 3, version: 4, name: "Metadata" };
+pub const SASL_HANDSHAKE: Api = Api { key: 17, version: 1, name: "SaslHandshake" };
+pub const API_VERSIONS: Api = Api { key: 18, version: 0, name: "ApiVersions" };
+pub const SASL_AUTHENTICATE: Api = Api { key: 36, version: 0, name: "SaslAuthenticate" };
 
 /// Times that mean the log's ends to `list_offsets`.
 pub const EARLIEST: i64 = -2;
 pub const LATEST: i64 = -1;
+
+/// (key, lowest version, highest version)
+pub type Offered = (i16, i16, i16);
+
+/// What the broker answers: (error, each API with its versions)
+pub fn read_api_versions(answer: &[u8]) -> Result<(i16, Vec<Offered>), Damaged> {
+    let mut view = View::new(answer);
+    let error = view.i16()?;
+    let offered =
+        (0..view.count()?).map(|_| Ok((view.i16()?, view.i16()?, view.i16()?))).collect::<Result<_, _>>()?;
+    Ok((error, offered))
+}
 
 pub struct Broker {
     pub node: i32,

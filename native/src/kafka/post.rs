@@ -3,13 +3,16 @@
 //! A letter that was sent twice counts once, so a broker that does not answer is simply asked again.
 
 use crate::kafka::batches::Record;
-use crate::kafka::client::{Client, refused};
+use crate::kafka::client::Client;
 use crate::kafka::connection::{Connection, HEAD};
 use crate::kafka::letters::{self, Form, Head};
 use crate::kafka::messages::{PRODUCE, produce, read_produce};
 use crate::kafka::parcels::{Letter, Parcel, Parcels, Slot};
 use crate::kafka::rows::{Stretch, stretch};
-use crate::kafka::trouble::{MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE, SSL, Trouble, UNKNOWN_TOPIC, passes};
+use crate::kafka::trouble::{
+    CORRUPT_MESSAGE, GRACE, MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE, SSL, Trouble, UNKNOWN_TOPIC,
+    UNSUPPORTED, backoff,
+};
 use crate::refusal::{Kind, Refusal};
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -19,9 +22,8 @@ use std::time::{Duration, Instant};
 const IN_FLIGHT: usize = 4;
 /// Letters that wait to be sent take no more bytes than this; then they are waited for.
 const MOST_HELD: usize = 16 << 20;
-const LONGEST_WAIT: Duration = Duration::from_secs(1);
-/// How long a topic that is not there may be one that not every broker has heard of.
-const RUMOUR: Duration = Duration::from_secs(3);
+/// How long one look for answers may take while letters are held back.
+const LOOK: Duration = Duration::from_secs(1);
 
 struct Flight {
     connection: Connection,
@@ -178,7 +180,7 @@ impl Post {
         self.staged.clear();
         self.dispatch()?;
         while self.held() > MOST_HELD {
-            self.pump(Instant::now() + LONGEST_WAIT)?;
+            self.pump(Instant::now() + LOOK)?;
         }
         let origins = &self.origins;
         let named = |part: Stretch| (origins[part.range].topic.clone(), origins[part.range].number, part);
@@ -307,7 +309,6 @@ impl Post {
 
     /// The broker's word on a parcel.
     fn settle(&mut self, parcel: Parcel, error: i16) -> Result<(), Trouble> {
-        let text = format!("the broker's error {error}");
         match error {
             0 => {
                 (self.failures, self.missing, self.since) = (0, None, Instant::now());
@@ -324,7 +325,11 @@ impl Post {
         }
         self.client.forget(&self.topic, parcel.number);
         self.queue.push_back(parcel);
-        self.later(if passes(error) { Trouble::Away(text) } else { refused(error, &text) })
+        self.later(match Trouble::answered(error) {
+            // Not a damaged log: the batch was damaged on its way.
+            Trouble::Refused(_, text) if error == CORRUPT_MESSAGE => Trouble::Away(text),
+            trouble => trouble,
+        })
     }
 
     /// A connection is of no use any more. What it had not answered is sent again.
@@ -344,21 +349,20 @@ impl Post {
         let began = if self.failures == 0 { Instant::now() } else { self.since };
         self.since = began;
         match trouble {
-            // OpenSSL may see it otherwise, and has the last word.
-            Trouble::Refused(SSL, _) => {
+            // OpenSSL may see it otherwise, and librdkafka speak what we do not: they have the last word.
+            Trouble::Refused(SSL | UNSUPPORTED, _) => {
                 self.aside = true;
                 self.parcels.get_or_insert_with(|| Parcels::new(1, self.now));
             }
             Trouble::Refused(code, text)
-                if code == unknown && self.missing.get_or_insert_with(Instant::now).elapsed() < RUMOUR =>
+                if code == unknown && self.missing.get_or_insert_with(Instant::now).elapsed() < GRACE =>
             {
                 self.trouble = text;
             }
             Trouble::Away(text) if began.elapsed() < self.patience => self.trouble = text,
             trouble => return Err(trouble),
         }
-        let wait = if self.failures == 0 { 0 } else { 50_u64 << self.failures.min(5) };
-        self.not_before = Instant::now() + Duration::from_millis(wait).min(LONGEST_WAIT);
+        self.not_before = Instant::now() + backoff(self.failures);
         self.failures += 1;
         Ok(())
     }

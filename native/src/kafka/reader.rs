@@ -1,26 +1,23 @@
 //! Reads ranges of offsets: every record in them that the broker has, once, and nothing else.
 //!
 //! Compaction, aborted transactions and transaction markers leave gaps; a gap is not a loss. A range is
-//! done when a record at or past its end, or a batch that reaches so far, has been seen. While one answer
-//! is decoded the next is already under way: it waits in the socket, so that nothing is held twice.
-//! Whatever else happens is an event, for the caller to judge.
+//! done when a record at or past its end, or a batch that reaches so far, has been seen. An empty answer
+//! is no gap, whatever it says of the log's end: brokers with tiered storage give such answers. It is asked
+//! for again, with pauses that grow. While one answer is decoded the next is already under way: it waits in
+//! the socket, so that nothing is held twice. Whatever else happens is an event, for the caller to judge.
 
 use crate::kafka::batches::{Batches, Step};
-use crate::kafka::client::{Client, refused};
+use crate::kafka::client::Client;
 use crate::kafka::connection::{Connection, HEAD};
 use crate::kafka::messages::{FETCH, Fetched, Wanted, fetch, read_fetch};
 use crate::kafka::post::Post;
 use crate::kafka::rows::Rows;
-use crate::kafka::trouble::{FAULT, OFFSET_OUT_OF_RANGE, Trouble, UNKNOWN_TOPIC, passes};
+use crate::kafka::trouble::{GRACE, Trouble, backoff};
 use crate::kafka::unpack::Unpackers;
 use crate::refusal;
 use std::ffi::c_int;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-
-/// How long a topic that is not there may be one that not every broker has heard of.
-const RUMOUR: Duration = Duration::from_secs(3);
-const LONGEST_WAIT: Duration = Duration::from_secs(1);
 
 pub struct Range {
     pub topic: String,
@@ -33,9 +30,10 @@ pub struct Range {
     /// What a fetch may bring, and what a record took in the last.
     bytes: i32,
     bytes_per_record: f64,
-    /// How often there was nothing, although there should be.
-    empty: u8,
-    missing: Option<Instant>,
+    /// How often in a row there was nothing in an answer.
+    empty: u32,
+    /// Since when there has been an error that may last.
+    refused: Option<Instant>,
 }
 
 impl Range {
@@ -74,8 +72,10 @@ struct Flight {
 }
 
 /// Bad records do not make batches of good ones smaller, which would cost more than they do; but they end one.
+/// Nothing is never full, however low the limits are.
 fn full(rows: &Rows, limits: &Limits) -> bool {
-    rows.count() >= limits.rows || rows.refused() >= limits.rows || rows.bytes >= limits.bytes
+    let full = rows.count() >= limits.rows || rows.refused() >= limits.rows || rows.bytes >= limits.bytes;
+    full && rows.count() + rows.refused() > 0
 }
 
 pub struct Reader {
@@ -90,7 +90,10 @@ pub struct Reader {
     batches: Option<(usize, Batches)>,
     unpackers: Unpackers,
     not_before: Instant,
+    /// Since there was last a record, a batch or a marker.
     failures: u32,
+    /// What the last of them was.
+    pub trouble: String,
 }
 
 impl Reader {
@@ -107,6 +110,7 @@ impl Reader {
             unpackers: Unpackers::default(),
             not_before: Instant::now(),
             failures: 0,
+            trouble: String::new(),
         }
     }
 
@@ -123,7 +127,7 @@ impl Reader {
             bytes,
             bytes_per_record: 0.0,
             empty: 0,
-            missing: None,
+            refused: None,
         });
     }
 
@@ -167,7 +171,7 @@ impl Reader {
                     self.batches = Some((index, batches));
                     return;
                 }
-                let fault = match batches.next(&mut self.unpackers) {
+                match batches.next(&mut self.unpackers) {
                     Ok(Step::Record(record)) if record.offset < range.end => {
                         let next = record.offset + 1;
                         let post = post.as_deref_mut();
@@ -178,27 +182,19 @@ impl Reader {
                             return;
                         }
                         range.next = next;
-                        None
                     }
                     Ok(Step::TooLong(offset, length)) if offset < range.end => {
                         range.next = offset + 1;
                         let (longest, post) = (self.limits.longest, post.as_deref_mut());
                         self.rows.too_long(index, offset, range.good, length, longest, post);
-                        None
                     }
-                    Ok(Step::Record(_) | Step::TooLong(..)) => {
-                        range.next = range.end;
-                        None
-                    }
+                    Ok(Step::Record(_) | Step::TooLong(..)) => range.next = range.end,
                     Ok(Step::End(next)) => {
                         range.next = range.next.max(next.min(range.end));
                         break;
                     }
-                    Err(reason) => Some(reason),
-                };
-                if let Some(text) = fault {
-                    self.events.push(Event { range: index, code: FAULT, text });
-                    range.given_up = true;
+                    // What is under way begins behind this batch: it goes, too.
+                    Err(trouble) => return self.on_trouble(index, trouble),
                 }
             }
             let answer = batches.into_answer(&mut self.unpackers);
@@ -232,33 +228,35 @@ impl Reader {
         }
         let Some(Fetched { error, readable, aborted, records }) = fetched else {
             self.client.give_back(flight.node, flight.connection);
+            self.wait("the broker's answer does not have the partition in it".into());
             return Ok(());
         };
-        match error {
-            0 => {}
-            OFFSET_OUT_OF_RANGE => return Err(refused(error, "the offset is out of the log's range")),
-            UNKNOWN_TOPIC => return Err(refused(error, "there is no such partition any more")),
-            error if passes(error) => return Err(Trouble::Away(format!("the broker's error {error}"))),
-            error => return Err(refused(error, &format!("the broker's error {error}"))),
+        if error != 0 {
+            return Err(Trouble::answered(error));
         }
-        self.failures = 0;
-        range.missing = None;
+        range.refused = None;
         let length = records.len();
         let records = records.start + HEAD..records.end + HEAD;
         let (longest, check) = (self.limits.longest, self.client.settings.check_crcs);
         let batches = Batches::new(answer, records, range.next, aborted, longest, check);
-        let last = batches.last().map_err(|reason| Trouble::Refused(FAULT, reason))?;
-        let Some(last) = last else {
+        let Some(last) = batches.last()?.filter(|last| *last > offset) else {
             self.client.give_back(flight.node, flight.connection);
-            if length > 0 {
-                range.bytes = range.bytes.saturating_mul(2).max(1024); // one batch is longer than that
-            } else if readable >= range.end {
-                range.empty += 1; // the rest of the range is a gap, if it says so twice
-                range.next = if range.empty > 1 { range.end } else { range.next };
+            if length > 0 && range.bytes < i32::MAX {
+                (range.bytes, range.bytes_per_record) = (range.bytes.saturating_mul(2).max(1024), 0.0);
+                return Ok(()); // one batch is longer than what was asked for
             }
+            range.empty += 1;
+            let what = if length > 0 { "answer without a whole batch of them" } else { "empty answer" };
+            let text = format!(
+                "records of {}-{} from offset {offset} on were asked for {} times in a row, with an {what} each time; \
+                 its end is said to be {readable}",
+                range.topic, range.number, range.empty
+            );
+            self.wait(text);
             return Ok(());
         };
-        range.empty = 0;
+        (range.empty, self.failures) = (0, 0);
+        self.trouble.clear();
         range.bytes_per_record = length as f64 / (last - offset).max(1) as f64;
         let index = flight.range;
         let more = last < range.end;
@@ -307,17 +305,19 @@ impl Reader {
         self.flight = None;
         let range = &mut self.ranges[index];
         self.client.forget(&range.topic, range.number);
-        match trouble {
-            Trouble::Refused(code, _)
-                if code == c_int::from(UNKNOWN_TOPIC)
-                    && range.missing.get_or_insert_with(Instant::now).elapsed() < RUMOUR => {}
-            Trouble::Refused(code, text) => return self.events.push(Event { range: index, code, text }),
-            Trouble::Away(_) => {}
+        let text = trouble.text().to_owned();
+        let patient = trouble.may_pass() && range.refused.get_or_insert_with(Instant::now).elapsed() < GRACE;
+        if let (Trouble::Refused(code, text), false) = (trouble, patient) {
+            self.events.push(Event { range: index, code, text });
         }
-        // At once for the first time: a connection may have been closed while it was idle.
-        let wait = if self.failures == 0 { 0 } else { 50_u64 << self.failures.min(5) };
-        self.not_before = Instant::now() + Duration::from_millis(wait).min(LONGEST_WAIT);
+        self.wait(text);
+    }
+
+    /// Ask again, each time later.
+    fn wait(&mut self, why: String) {
+        self.not_before = self.not_before.max(Instant::now() + backoff(self.failures));
         self.failures += 1;
+        self.trouble = why;
     }
 
     /// Go on at another offset of a range, after records before it were found to be gone.

@@ -7,6 +7,8 @@ use std::ops::Range;
 use std::sync::Arc;
 use zstd::stream::raw::{Decoder as Zstd, InBuffer, Operation, OutBuffer};
 
+/// Of those that a batch can name, the last one that is known here: none, gzip, snappy, lz4, zstd.
+pub const LAST_METHOD: i16 = 4;
 /// How much is unpacked at a time: enough for speed, and small enough for the processor's cache.
 const WINDOW: usize = 128 << 10;
 /// Snappy unpacks in one go. Its bytes can grow so much, and no more.

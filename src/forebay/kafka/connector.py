@@ -492,7 +492,7 @@ OnLost = Callable[[Range], None] | None
 def _read(
     ranges: Sequence[Range], rows: RowDecoder, options: Options, on_lost: OnLost, wanted: Wanted
 ) -> Iterator[SourceBatch]:
-    from forebay.kafka.native_reader import NativeReader, TlsRefusedError
+    from forebay.kafka.native_reader import NativeReader, NotSpokenError
 
     reader = NativeReader.open(ranges, rows, options, on_lost, wanted)
     if reader is None:
@@ -500,8 +500,11 @@ def _read(
         return
     try:
         yield from reader.batches()
-    except TlsRefusedError:
-        yield from _read_plain(reader.rest, rows, options, on_lost, wanted)
+    except NotSpokenError:
+        rest = reader.rest
+    else:
+        return
+    yield from _read_plain(rest, rows, options, on_lost, wanted)
 
 
 def _read_plain(

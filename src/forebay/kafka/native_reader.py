@@ -1,6 +1,7 @@
 """Reads and decodes ranges of offsets in native code; judges here what is not a record.
 
-The same promises as `reader.py` and `rows.py` together, which take its place where the wheel is absent.
+The same promises as `reader.py` and `rows.py` together, which take its place where the wheel is absent, and go on
+where it does not speak what the broker speaks.
 """
 
 from __future__ import annotations
@@ -15,11 +16,11 @@ import pyarrow as pa
 from confluent_kafka import KafkaError
 
 from forebay.connectors.contract import RawRecord, RejectedRecord, SourceBatch, Stretch, Wanted
-from forebay.errors import ConnectorError, OffsetOutOfRangeError, ReadStalledError
+from forebay.errors import ConnectorError, OffsetOutOfRangeError
 from forebay.kafka.offsets import Range, judge
-from forebay.kafka.reader import FATAL, GONE, LOOK_S, STALL_S
+from forebay.kafka.reader import GONE, LOOK_S, STALL_S, stalled
 from forebay.kafka.rows import RowDecoder
-from forebay.kafka.settings import address, consumer_settings, native_settings, translate
+from forebay.kafka.settings import consumer_settings, native_settings, translate
 from forebay.native import native
 from forebay.options import Options
 
@@ -29,8 +30,12 @@ _BATCH_SHARE = 8  # of the budget: a batch is held three times on its way to Spa
 log = logging.getLogger("forebay.native")
 
 
-class TlsRefusedError(Exception):
-    """This reader's TLS does not take the broker's certificate. OpenSSL may: it has the last word."""
+# Its TLS does not take the broker's certificate, and OpenSSL may; or it does not know a version, a format or an error.
+_FOR_LIBRDKAFKA = (KafkaError._SSL, KafkaError._UNSUPPORTED_FEATURE)
+
+
+class NotSpokenError(Exception):
+    """What is left of the ranges is for librdkafka to read: it has the last word."""
 
 
 class NativeReader:
@@ -82,6 +87,7 @@ class NativeReader:
     def batches(self) -> Iterator[SourceBatch]:
         """The records in batches, each partition's in order."""
         moved = looked = time.monotonic()
+        position = self._reader.open
         while not self._reader.done:
             self._keep()
             batch, (taken, skipped), refused, events = self._reader.read(_WAIT_MS)
@@ -94,11 +100,10 @@ class NativeReader:
                 self._reader.learn(*self._rows.lesson(*wanted))
                 moved = time.monotonic()
             now = time.monotonic()
+            if self._reader.open != position:  # past a gap, too, which has no records
+                position, moved = self._reader.open, now
             if now - moved > STALL_S:
-                rest = ", ".join(map(str, self.rest))
-                raise ReadStalledError(
-                    f"no records from Kafka at {address(self._options)} for {STALL_S:.0f} s while reading {rest}"
-                )
+                raise stalled(self._options, STALL_S, self.rest, self._reader.trouble)
             if now - max(moved, looked) > LOOK_S:
                 self._look_for_the_rest()
                 looked = time.monotonic()
@@ -153,14 +158,17 @@ class NativeReader:
         rest = self._rest(index, dict(self._reader.open).get(index, self._ranges[index].end))
         if code in GONE:
             self._judge(index, rest, at_end=False)
-        elif code == KafkaError._SSL:
-            _say_once(text)
-            raise TlsRefusedError(text)
-        elif code in FATAL:
-            raise translate(KafkaError(code, text), self._options, f"reading {rest.topic}-{rest.partition}")
         elif code == -1:
             raise ConnectorError(f"reading {rest}: {text}")
-        # Everything else (a broker away, a leader moving) the library retries by itself.
+        else:
+            raise self._refused(code, text, rest)
+
+    def _refused(self, code: int, text: str, rest: Range) -> Exception:
+        """What an error that does not pass ends with. Those that do, the reader retries by itself."""
+        if code in _FOR_LIBRDKAFKA:
+            _say_once(text)
+            return NotSpokenError(text)
+        return translate(KafkaError(code, text), self._options, f"reading {rest.topic}-{rest.partition}")
 
     def _look_for_the_rest(self) -> None:
         """After a silence: is the topic gone, or was the log cut short of what was planned?"""
@@ -172,10 +180,8 @@ class NativeReader:
             low, high = self._reader.watermarks(index)
         except RuntimeError as error:
             code, text = error.args
-            if code in FATAL:
-                raise translate(
-                    KafkaError(code, text), self._options, f"reading {rest.topic}-{rest.partition}"
-                ) from None
+            if code:
+                raise self._refused(code, text, rest) from None
             return  # the broker is away: that is waited for
         if at_end and low <= rest.start < high:
             return  # there is something to come

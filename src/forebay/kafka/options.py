@@ -15,7 +15,6 @@ from forebay.options import (
     CHARACTER,
     CHARACTER_OR_NONE,
     REGEX,
-    SIZE,
     TEXT,
     WORDS,
     Kind,
@@ -25,6 +24,7 @@ from forebay.options import (
     choice,
     fraction,
     integer,
+    size,
 )
 
 FORMATS = ("json", "avro", "protobuf", "debezium-json", "csv", "raw")
@@ -316,7 +316,7 @@ KAFKA = OptionTable(
         ),
         Option(
             "fetch.budget.bytes",
-            SIZE,
+            size("1MB", "1024GB"),
             "the most memory that one task holds records in",
             "256MB",
             "64MB",

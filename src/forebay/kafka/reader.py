@@ -1,24 +1,28 @@
 """Reads ranges of offsets: every record in them that the broker has, once, and nothing else.
 
 Compaction, aborted transactions and transaction markers leave gaps; a gap is not a loss. A range is done
-when a record at or past its end arrives, or when the broker says that the partition ends there.
+when a record at or past its end arrives, or when the reader stands at its end. An empty answer is no gap:
+librdkafka asks again.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
+from forebay.backoff import Backoff
 from forebay.errors import OffsetOutOfRangeError, ReadStalledError
 from forebay.kafka.consumers import TaskConsumer
 from forebay.kafka.offsets import Partition, Range, judge
-from forebay.kafka.settings import address, translate
+from forebay.kafka.settings import PASSING, address, named, translate
 from forebay.options import Options
 
 STALL_S = 120.0  # a broker that restarts is back long before; one that is not should be heard of
 LOOK_S = 3.0  # after this silence it is worth asking whether the topic is still there
+GRACE_S = 3.0  # how long an error that is not known to pass may go on: another leader may do better
+LONGEST_WAIT_S = 1.0
 POLL_S = 0.2
 GONE = (KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._AUTO_OFFSET_RESET)
 FATAL = (
@@ -31,6 +35,15 @@ FATAL = (
     KafkaError._UNKNOWN_TOPIC,
     KafkaError._UNKNOWN_PARTITION,
 )
+
+
+def stalled(options: Options, after_s: float, rest: Iterable[Range], trouble: str) -> ReadStalledError:
+    """Nothing has come for too long; `trouble` is what the broker said last."""
+    return ReadStalledError(
+        f"no records from Kafka at {address(options)} for {after_s:.0f} s while reading "
+        + ", ".join(map(str, rest))
+        + (f"; asked again and again, the last trouble was: {trouble}" if trouble else "")
+    )
 
 
 class RangeReader:
@@ -53,6 +66,9 @@ class RangeReader:
         self._sure: set[Partition] = set()  # whose first event was the offset we asked for, or came twice
         self._doubted: set[Partition] = set()
         self._ignored: set[Partition] = set()  # until they are assigned anew
+        self._refused: dict[Partition, float] = {}  # since when there have been errors and no records
+        self._again = Backoff()
+        self._trouble = ""
 
     def chunks(self, size: int) -> Iterator[list[Message]]:
         """The records, at most `size` at a time, each partition's in order."""
@@ -64,15 +80,12 @@ class RangeReader:
                 self._assign()
             if kept:
                 yield kept
+                self._moved = time.monotonic()  # whoever took them may have been long about it
             elif self._open and self._consumer.refusal is not None:
                 rest = ", ".join(str(self._rest(key)) for key in self._open)
                 raise translate(self._consumer.refusal, self._options, f"reading {rest}")
             elif time.monotonic() - self._moved > STALL_S:
-                raise ReadStalledError(
-                    f"no records from Kafka at {address(self._options)} for {STALL_S:.0f} s while reading "
-                    + ", ".join(str(self._rest(key)) for key in self._open)
-                )
-
+                raise stalled(self._options, STALL_S, map(self._rest, self._open), self._trouble)
             elif time.monotonic() - max(self._moved, self._looked) > LOOK_S:
                 self._look_for_topics()
 
@@ -116,6 +129,8 @@ class RangeReader:
         if offset < self._next[key] or not self._believe(key, offset):
             return False
         self._moved = time.monotonic()
+        self._refused.pop(key, None)
+        self._again.over()
         self._next[key] = offset + 1
         if offset >= item.end - 1:
             self._finish(key)
@@ -143,11 +158,21 @@ class RangeReader:
                 self._at_end(key, message.offset())
         elif error.code() in GONE:
             if key in self._open:
+                self._trouble = named(error)
                 self._gone(key)
         elif error.code() in FATAL:
             raise translate(error, self._options, f"reading {key[0]}-{key[1]}")
-        # Everything else (a broker away, a leader moving) the library retries by itself; we wait, and
-        # say so when it takes too long.
+        else:
+            self._on_trouble(error, key)
+
+    def _on_trouble(self, error: KafkaError, key: Partition) -> None:
+        """The library asks again by itself. We wait, for a while if the error is not known to pass."""
+        self._trouble = named(error)
+        if key not in self._open or error.code() in PASSING:
+            return
+        now = time.monotonic()
+        if now - self._refused.setdefault(key, now) > GRACE_S:
+            raise translate(error, self._options, f"reading {key[0]}-{key[1]}")
 
     def _at_end(self, key: Partition, end: int) -> None:
         """The log ends at `end` for this reader: right at the range's end, or before it."""
@@ -169,6 +194,8 @@ class RangeReader:
         if resume is None:
             self._finish(key)
         else:
+            if lost is None:  # the broker has it after all: it is asked again, later each time
+                time.sleep(min(LONGEST_WAIT_S, self._again.failed()))
             self._next[key] = resume
             self._reassign = True  # seeking is refused to a partition whose reading has failed
 

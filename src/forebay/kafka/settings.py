@@ -65,6 +65,15 @@ _UNREACHABLE_CODES = {
     KafkaError.NOT_COORDINATOR,
 }
 
+PASSING = _UNREACHABLE_CODES | {
+    KafkaError.UNKNOWN,
+    KafkaError.REPLICA_NOT_AVAILABLE,
+    KafkaError.KAFKA_STORAGE_ERROR,
+    KafkaError.OFFSET_NOT_AVAILABLE,
+    KafkaError.THROTTLING_QUOTA_EXCEEDED,
+}
+"""What a reader waits for, as long as it waits for anything."""
+
 
 def connection_settings(options: Options) -> dict[str, Any]:
     """What every client of this source shares: addresses, security, backoff."""
@@ -129,10 +138,16 @@ def address(options: Options) -> str:
     return str(options["bootstrap.servers"])
 
 
+def named(error: KafkaError) -> str:
+    """Its words; those of a broker with the error's name and number, unless they are there."""
+    code, text = error.code(), error.str()
+    return text if code < 0 or f"({code})" in text else f"{error.name()} ({code}): {text}"
+
+
 def translate(error: KafkaError, options: Options, doing: str) -> ForebayError:
     """The library's error as one of ours, naming the address and what was going on."""
     where = address(options)
-    text = f"{doing}: {error.str()}"
+    text = f"{doing}: {named(error)}"
     if error.code() == KafkaError._SSL:
         return AuthError(f"no secure connection to {where} while {text}")
     if error.code() in _AUTH_CODES:
