@@ -33,8 +33,8 @@ test-fast: setup ## what needs neither broker nor Spark
 
 # Built in the user's cache, where the wheel is, too: its dependencies are compiled once, and not in every clone.
 test-native: setup ## the tests that the native reader's crate has of its own, where cargo is there
-	@if command -v cargo >/dev/null 2>&1 && (cd native && cargo fetch --quiet 2>/dev/null); then \
-		cd native && CARGO_TARGET_DIR="$${XDG_CACHE_HOME:-$$HOME/.cache}/forebay/cargo" CARGO_PROFILE_DEV_DEBUG=0 cargo test --quiet; \
+	@if command -v cargo >/dev/null 2>&1 && sh scripts/crates.sh lock && (cd native && cargo fetch --quiet --locked 2>/dev/null); then \
+		cd native && CARGO_TARGET_DIR="$${XDG_CACHE_HOME:-$$HOME/.cache}/forebay/cargo" CARGO_PROFILE_DEV_DEBUG=0 cargo test --quiet --locked; \
 	else echo "no cargo, or not the crate's dependencies: its own tests are left out"; fi
 
 test-flock: setup ## Flock's own store suites and a Flock program on the blackboard, in a Python 3.12 of its own
@@ -62,7 +62,8 @@ bench: setup ## every claim beside its peer, as a ratio with its spread
 docs: setup ## the pages that are made from the code
 	@$(PY) scripts/docs.py
 
-lock: setup ## resolve the dependencies anew
+lock: setup ## resolve the dependencies anew, the native reader's too
+	@! command -v cargo >/dev/null 2>&1 || sh scripts/crates.sh update
 	@$(PY) -m pip install --quiet uv
 	@$(PY) -m uv pip compile pyproject.toml --group dev --universal --python-version 3.11 --generate-hashes \
 		--no-emit-index-url --no-header --no-annotate --upgrade --quiet -o requirements.lock

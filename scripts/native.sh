@@ -7,8 +7,8 @@ cd "$(dirname "$0")/.."
 
 say() { printf 'setup: %s\n' "$1" >&2; }
 
-version=$(find native \( -name target -o -name fuzz \) -prune -o \( -name '*.rs' -o -name '*.toml' -o -name '*.py' \) -type f -print |
-    LC_ALL=C sort | xargs cat scripts/native.sh | sha256sum | cut -c1-16)
+version=$(find native \( -name target -o -name fuzz \) -prune -o \( -name '*.rs' -o -name '*.toml' -o -name '*.py' -o -name crates.list \) -type f -print |
+    LC_ALL=C sort | xargs cat scripts/native.sh scripts/crates.sh | sha256sum | cut -c1-16)
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/forebay/native/$version-$(uname -m)
 [ "$(cat .venv/.native 2>/dev/null || true)" != "$version" ] || exit 0
 
@@ -20,7 +20,15 @@ build() {
     fi
     say "building the native reader (a minute or two, once)"
     mkdir -p "$cache"
-    if ! .venv/bin/maturin build --quiet --release --manifest-path native/Cargo.toml --out "$cache.$$" >"$cache/build.log" 2>&1; then
+    # Crates other than those of the list are refused; whatever else goes wrong, Python takes its place.
+    locked=0
+    sh scripts/crates.sh lock >"$cache/build.log" 2>&1 || locked=$?
+    if [ "$locked" = 2 ]; then
+        cat "$cache/build.log" >&2
+        exit 1
+    fi
+    if [ "$locked" != 0 ] || ! .venv/bin/maturin build --quiet --release --locked --manifest-path native/Cargo.toml \
+        --out "$cache.$$" >>"$cache/build.log" 2>&1; then
         tail -n 20 "$cache/build.log" >&2
         say "the native reader could not be built (all of it: $cache/build.log); records are decoded in Python"
         rm -rf "$cache.$$"
