@@ -108,7 +108,7 @@ impl Connection {
         match Trouble::answered(error) {
             _ if error == 0 => {}
             Trouble::Refused(code, why) if code != UNSUPPORTED => {
-                return Err(refused(format!("{why}; of {name}, it takes {}", known.join(", "))));
+                return Err(refused(format!("{why}: {name}; it takes {}", known.join(", "))));
             }
             trouble => return Err(trouble),
         }
