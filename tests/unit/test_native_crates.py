@@ -101,7 +101,7 @@ def test_a_dependency_that_the_list_does_not_have_is_refused(project: Path) -> N
 def test_without_the_registry_nothing_is_built_from_an_older_lock(project: Path) -> None:
     assert run(project, "sh", "scripts/crates.sh", "lock").returncode == 0
     (project / "native" / "crates.list").write_text(CHANGES["another checksum"](LIST))
-    rustup = os.environ.get("RUSTUP_HOME", str(Path.home() / ".rustup"))  # found beside cargo's home otherwise
+    rustup = os.environ.get("RUSTUP_HOME", str(Path.home() / ".rustup"))
     empty = {"CARGO_HOME": str(project / "cargo"), "RUSTUP_HOME": rustup}
     done = run(project, "sh", "scripts/native.sh", "build", **empty)
     assert "could not be built" in done.stderr
