@@ -34,6 +34,7 @@ from forebay.errors import (
     UnknownTopicError,
 )
 from forebay.kafka import native_reader, reader
+from forebay.kafka.consumers import CACHE
 from forebay.kafka.offsets import KafkaSplit, Range
 from forebay.native import native
 
@@ -53,6 +54,7 @@ def _afresh() -> Iterator[None]:
     native_reader._say_once.cache_clear()
     yield
     native.cache_clear()
+    CACHE.close()  # they would look for a server that is gone
 
 
 @pytest.fixture
