@@ -68,6 +68,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("forebay.kafka")
 
+COORDINATOR_S = 10.0  # how long a commit waits for a group's coordinator
 METADATA_AGE_S = 1.0  # how long a list of topics and partitions is good: new ones show within it
 # How long to wait before looking again: the longer there was nothing, the longer, as long as that adds little to it.
 STEP_S, LONGEST_STEP_S, STEP_SHARE = 0.02, 0.1, 0.02
@@ -420,7 +421,7 @@ class KafkaSource(SourceConnector):
         try:
             wanted = Position.from_json(checkpoint.offsets)
             if self._floor is None:
-                self._floor = self._cluster.committed(list(wanted.next))
+                self._floor = self._committed_before(list(wanted.next))
             # A view that was created later reads what the group has behind it. The group does not go back for it.
             reached = {key: max(at, self._floor.get(key, 0)) for key, at in wanted.next.items()}
             self._cluster.commit(reached)
@@ -430,6 +431,15 @@ class KafkaSource(SourceConnector):
             raise
         self._committed = replace(checkpoint, offsets=Position(reached, wanted.ids).to_json())
         self._commits += 1
+
+    def _committed_before(self, partitions: Sequence[Partition]) -> dict[Partition, int]:
+        """The group's offsets as they are; a coordinator that moves is waited for, as a commit does."""
+        try:
+            return with_backoff(
+                lambda: self._cluster.committed(partitions), timeout_s=COORDINATOR_S, notify=_say_unreachable
+            )
+        except UnreachableError as error:
+            raise CommitError(error.message) from None
 
     def current_offsets(self) -> SourceCheckpoint | None:
         return self._committed
