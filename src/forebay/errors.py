@@ -70,6 +70,8 @@ import re
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from forebay.masking import masked
+
 
 @dataclass(frozen=True)
 class Position:
@@ -115,7 +117,7 @@ class UnexpectedError(ForebayError):
 
 
 class StatementError(ForebayError):
-    """Wrong SQL. Knows the statement and the place in it, and draws a caret under it."""
+    """Wrong SQL. Knows the statement (without its secrets) and the place in it, and draws a caret under it."""
 
     code = "FB1000"
     exit_code = 2
@@ -131,12 +133,13 @@ class StatementError(ForebayError):
     ) -> None:
         super().__init__(message, remedy=remedy, **details)
         self.position = position
-        self.statement = statement
+        # Kept as it may be shown: an error is printed, logged and pickled by who knows whom.
+        self.statement = masked(statement)
 
     def at(self, position: Position | None, statement: str = "") -> StatementError:
         """The same error, placed; a place already known is kept."""
         self.position = self.position or position
-        self.statement = self.statement or statement
+        self.statement = self.statement or masked(statement)
         return self
 
     def __str__(self) -> str:
@@ -149,20 +152,11 @@ class StatementError(ForebayError):
         return "\n".join(parts)
 
 
-# A line may hold a secret beside what is wrong with it; stars of the same length keep the caret in place.
-_SECRET = re.compile(
-    r"((?:password|secret|token|passphrase|credential|[.]pem)[^=,]*=\s*')((?:[^']|'')*)('|$)", re.IGNORECASE
-)
-_IN_ADDRESS = re.compile(r"(://[^\s'/@:]*:)([^\s'/@]*)(@)")
-
-
 def _caret(statement: str, position: Position) -> list[str]:
     lines = statement.splitlines()
     if not 1 <= position.line <= len(lines):
         return []
     line = lines[position.line - 1]
-    for secret in (_SECRET, _IN_ADDRESS):
-        line = secret.sub(lambda found: found[1] + "*" * len(found[2]) + found[3], line)
     gutter = f"  {position.line} | "
     # Tabs keep their width under the caret only when they are repeated there.
     lead = "".join("\t" if char == "\t" else " " for char in line[: position.column - 1])

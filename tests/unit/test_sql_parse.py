@@ -9,6 +9,7 @@ import sqlglot
 from pyspark.sql import types as spark
 
 from forebay.errors import Position, SqlSyntaxError, StatementError
+from forebay.masking import masked
 from forebay.sql import (
     CreateSource,
     CreateView,
@@ -69,7 +70,7 @@ def test_a_wrong_statement_is_refused_at_its_place_with_a_way_out(
     assert f"{error.position.line}:{error.position.column}" == place
     assert message in error.message
     assert remedy in error.remedy
-    assert error.statement == text
+    assert error.statement == masked(text)
 
 
 def test_the_fixtures_are_many() -> None:

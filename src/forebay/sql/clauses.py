@@ -12,6 +12,7 @@ from sqlglot import exp
 from sqlglot.parsers.spark import SparkParser
 from sqlglot.tokens import TokenType
 
+from forebay.masking import masked
 from forebay.sql import ast
 from forebay.sql.faults import Fault, did_you_mean
 
@@ -20,12 +21,6 @@ _STRINGS = frozenset({TokenType.STRING, TokenType.RAW_STRING})
 _CLAUSES = frozenset({"WITH", "FROM", "FORMAT", "USING", "INCLUDE", "ON", "AS"})
 INCLUDED = ("KEY", "PARTITION", "OFFSET", "TIMESTAMP", "HEADERS")
 _COLUMN_HINT = "a column is written: name TYPE [NOT NULL]"
-
-
-def shown(token: Any) -> str:
-    """A token as messages quote it."""
-    text = str(token.text)
-    return text if len(text) <= 40 else f"{text[:37]}…"
 
 
 def is_word(token: Any) -> bool:
@@ -38,6 +33,16 @@ class ClauseParser(SparkParser):
     """Helpers end in a node or raise a Fault; none returns quietly without having read something."""
 
     _declaring = False  # inside a column list, where BYTES is a type
+    _masked = ""  # the script as it may be shown
+
+    def shown(self, token: Any, *, to: Any = None) -> str:
+        """A token (and what follows, through `to`) as messages quote it: not what may be a secret."""
+        self._masked = self._masked or masked(self.sql)
+        place = slice(token.start, (to or token).end + 1)
+        if self._masked[place] != self.sql[place]:
+            return "…"
+        text = str(self.sql[place] if to else token.text)
+        return text if len(text) <= 40 else f"{text[:37]}…"
 
     def fail(
         self, message: str, token: Any = None, remedy: str = "", *, to: Any = None, unsupported: bool = False
@@ -56,13 +61,13 @@ class ClauseParser(SparkParser):
         if "Required argument" in message:
             self.fail(f"something is missing here{self._but_found()}", token)
         if "Unexpected token" in message and self._curr:
-            self.fail(f"unexpected '{shown(self._curr)}'", token)
+            self.fail(f"unexpected '{self.shown(self._curr)}'", token)
         # Some of them print the token as Python would.
         reason = message.partition(" but got ")[0]
         self.fail(f"{reason[:1].lower()}{reason[1:]}{self._but_found()}", token)
 
     def _but_found(self) -> str:
-        return f", found '{shown(self._curr)}'" if self._curr else ", but the statement ends here"
+        return f", found '{self.shown(self._curr)}'" if self._curr else ", but the statement ends here"
 
     def word(self, *words: str) -> bool:
         """Read these keywords, in this order, if they come next."""
@@ -105,7 +110,7 @@ class ClauseParser(SparkParser):
             elif not self._curr:
                 self.fail("this '(' is never closed", opening, "add the missing ')'")
             elif self._curr.token_type != TokenType.R_PAREN:
-                found = shown(self._curr)
+                found = self.shown(self._curr)
                 missing = ")" if is_word(self._curr) and found.upper() in _CLAUSES else ","
                 remedy = f"is a '{missing}' missing before '{found}'?"
                 self.fail(f"expected ',' or ')'{self._but_found()}", remedy=remedy)
@@ -119,15 +124,16 @@ class ClauseParser(SparkParser):
         start = self._curr
         quoted = start.token_type in _STRINGS or start.token_type == TokenType.IDENTIFIER
         key = self._quoted_key() if quoted else self._bare_key()
+        shown = self.shown(start) if quoted else self.shown(start, to=self._prev)
         if not self._match(TokenType.EQ):
             if self._curr.token_type == TokenType.DASH:
                 self.fail(
-                    f"a bare key has no dash: '{key}-…'", start, f"put the key in quotes: '{key}-…' = …"
+                    f"a bare key has no dash: '{shown}-…'", start, f"put the key in quotes: '{shown}-…' = …"
                 )
             self.fail(
-                f"expected '=' after option '{key}'{self._but_found()}", remedy=f"write {key} = 'value'"
+                f"expected '=' after option '{shown}'{self._but_found()}", remedy=f"write {shown} = 'value'"
             )
-        value = self._value(key)
+        value = self._value(shown)
         node = ast.Option(this=key, value=value, quoted=quoted)
         node.meta["span"] = (start.start, self._prev.end + 1)
         return node
@@ -166,7 +172,7 @@ class ClauseParser(SparkParser):
         if not start or start.token_type in (TokenType.COMMA, TokenType.R_PAREN):
             self.fail(f"option '{key}' has no value{self._but_found()}", remedy=f"write {key} = 'value'")
         remedy = "a value is a 'string', a number, true or false: put text in quotes"
-        return self.fail(f"the value of option '{key}' is not in quotes: '{shown(start)}'", start, remedy)
+        return self.fail(f"the value of option '{key}' is not in quotes", start, remedy)
 
     def columns(self) -> list[Any]:
         self._declaring = True
@@ -194,7 +200,9 @@ class ClauseParser(SparkParser):
             if nullable:
                 self.word("NULL")
             if is_word(self._curr) and self._curr.text.upper() in ("COMMENT", "DEFAULT", "NOT"):
-                self.fail(f"unexpected '{shown(self._curr)}' in column '{column.name}'", remedy=_COLUMN_HINT)
+                self.fail(
+                    f"unexpected '{self.shown(self._curr)}' in column '{column.name}'", remedy=_COLUMN_HINT
+                )
             if self._curr.token_type == TokenType.PRIMARY_KEY:
                 self.fail(f"column '{column.name}': a source has no primary key", remedy=_COLUMN_HINT)
             node = ast.ColumnSpec(this=column, kind=kind, nullable=nullable)

@@ -9,7 +9,7 @@ from sqlglot import exp
 from sqlglot.tokens import Token, TokenType
 
 from forebay.sql import ast
-from forebay.sql.clauses import is_word, shown
+from forebay.sql.clauses import is_word
 from forebay.sql.faults import did_you_mean
 from forebay.sql.letters import LETTER_VERBS, LetterParser
 
@@ -96,14 +96,14 @@ class ForebayParser(LetterParser):
         node = self._forebay_statement()
         if self._curr:
             self.fail(
-                f"unexpected '{shown(self._curr)}' after the end of the statement",
+                f"unexpected '{self.shown(self._curr)}' after the end of the statement",
                 remedy=self._leftover_hint(node),
             )
         return node
 
     def _parse_as_command(self, start: Any) -> Any:
         # sqlglot would warn and pass the text on unparsed.
-        self.fail(f"'{shown(start)}' is not supported here", start, THERE_IS, unsupported=True)
+        self.fail(f"'{self.shown(start)}' is not supported here", start, THERE_IS, unsupported=True)
 
     def _parse_command(self) -> Any:
         self._parse_as_command(self._prev)
@@ -136,10 +136,12 @@ class ForebayParser(LetterParser):
         word = start.text.upper()
         guess = did_you_mean(word, _LEADING) if is_word(start) and word not in _FOREIGN else None
         if guess:
-            self.fail(f"no statement begins with '{shown(start)}'", start, f"did you mean {guess}?")
+            self.fail(f"no statement begins with '{self.shown(start)}'", start, f"did you mean {guess}?")
         if is_word(start) and word in _FOREIGN:
             self.fail(f"{word} is not supported", start, THERE_IS, unsupported=True)
-        self.fail(f"no statement begins with '{shown(start)}'", start, THERE_IS, unsupported=is_word(start))
+        self.fail(
+            f"no statement begins with '{self.shown(start)}'", start, THERE_IS, unsupported=is_word(start)
+        )
 
     def _create(self, start: Any) -> Any:
         replace = self.word("OR", "REPLACE")
@@ -158,7 +160,7 @@ class ForebayParser(LetterParser):
             self.fail(f"CREATE {word} is not supported", start, remedy, to=kind, unsupported=True)
         guess = did_you_mean(word, ("SOURCE", "MATERIALIZED"))
         remedy = f"did you mean {guess}?" if guess else THERE_IS
-        return self.fail(f"cannot create '{shown(kind)}'", kind, remedy, unsupported=not guess)
+        return self.fail(f"cannot create '{self.shown(kind)}'", kind, remedy, unsupported=not guess)
 
     def _if_not_exists(self, replace: bool) -> bool:
         start = self._curr
@@ -251,7 +253,7 @@ class ForebayParser(LetterParser):
             self.fail("the query is missing", remedy="write SELECT … FROM …")
         query = self._parse_ddl_select()
         if not isinstance(query, exp.Query | exp.Values):
-            self.fail(f"expected a query, found '{shown(start)}'", start, "write SELECT … FROM …")
+            self.fail(f"expected a query, found '{self.shown(start)}'", start, "write SELECT … FROM …")
         for refused, what in ((exp.Into, "SELECT INTO"), (exp.DML, "a statement that writes")):
             if query.find(refused):
                 self.fail(f"{what} is not supported", start, THERE_IS, unsupported=True)
@@ -338,7 +340,7 @@ class ForebayParser(LetterParser):
             self.fail(f"{verb} what?", self._prev, f"there is {verb} {listed}")
         guess = did_you_mean(self._curr.text, known)
         remedy = f"did you mean {verb} {guess}?" if guess else f"there is {verb} {listed}"
-        self.fail(f"unexpected '{shown(self._curr)}' after {verb}", remedy=remedy)
+        self.fail(f"unexpected '{self.shown(self._curr)}' after {verb}", remedy=remedy)
 
     def _show(self) -> Any:
         if self.word("CREATE"):

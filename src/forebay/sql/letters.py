@@ -7,7 +7,7 @@ from typing import Any
 from sqlglot.tokens import TokenType
 
 from forebay.sql import ast
-from forebay.sql.clauses import ClauseParser, is_word, shown
+from forebay.sql.clauses import ClauseParser, is_word
 from forebay.sql.faults import did_you_mean
 
 LETTER_VERBS = ("REPLAY", "DISCARD", "REOPEN", "RECOVER")
@@ -63,7 +63,7 @@ class LetterParser(ClauseParser):
         node = self.condition()
         if self._curr:
             self.fail(
-                f"unexpected '{shown(self._curr)}' after the condition", remedy="join conditions by AND"
+                f"unexpected '{self.shown(self._curr)}' after the condition", remedy="join conditions by AND"
             )
         return node
 
@@ -88,4 +88,4 @@ class LetterParser(ClauseParser):
     def _refuse_rest(self, verb: str, form: str) -> None:
         guess = did_you_mean(self._curr.text, _CLAUSES[verb]) if is_word(self._curr) else None
         remedy = f"did you mean {guess}?" if guess and guess != self._curr.text.upper() else form
-        self.fail(f"unexpected '{shown(self._curr)}' in {verb} DEAD LETTERS", remedy=remedy)
+        self.fail(f"unexpected '{self.shown(self._curr)}' in {verb} DEAD LETTERS", remedy=remedy)

@@ -61,7 +61,7 @@ def _statement(script: Script, tokens: list[Any]) -> Statement:
     try:
         nodes = Forebay().parser().parse(tokens, script.text)
         if len(nodes) != 1 or nodes[0] is None:
-            raise Fault(f"no statement begins with '{tokens[0].text}'", start, tokens[0].end + 1)
+            raise Fault("no statement begins like this", start, tokens[0].end + 1)
         return Lowering(script, start, end).statement(nodes[0])
     except Fault as fault:
         raise _error(script, fault) from None
@@ -70,9 +70,10 @@ def _statement(script: Script, tokens: list[Any]) -> Statement:
     except RecursionError:
         raise _error(script, Fault("the statement is nested too deeply", start, end)) from None
     except Exception as error:
-        # sqlglot is not proof against every text; what it trips over is still a wrong statement.
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise _error(script, Fault(f"the statement cannot be read: {reason}", start, end)) from error
+        # sqlglot is not proof against every text; what it trips over is still a wrong statement. Its own words
+        # may quote the statement.
+        reason = f"the statement cannot be read ({type(error).__name__})"
+        raise _error(script, Fault(reason, start, end)) from None
 
 
 def _error(script: Script, fault: Fault) -> StatementError:
@@ -95,12 +96,15 @@ def _tokenize(script: Script) -> list[Any]:
     tokenizer = Forebay().tokenizer()
     try:
         return list(tokenizer.tokenize(script.text))
-    except (TokenError, SqlglotError, ValueError, IndexError) as error:
-        _unreadable(script, tokenizer.tokens[-1].end + 1 if tokenizer.tokens else 0, error)
+    except (TokenError, SqlglotError, ValueError, IndexError):
+        _unreadable(script, tokenizer.tokens[-1].end + 1 if tokenizer.tokens else 0)
 
 
-def _unreadable(script: Script, at: int, error: Exception) -> NoReturn:
-    """Find what begins after the last good token and does not end."""
+def _unreadable(script: Script, at: int) -> NoReturn:
+    """Find what begins after the last good token and does not end.
+
+    sqlglot's own error quotes the text around it, so it is not the cause of ours.
+    """
     text = script.text
     while at < len(text):
         if text.startswith("--", at):
@@ -117,4 +121,4 @@ def _unreadable(script: Script, at: int, error: Exception) -> NoReturn:
     opening = next((mark for mark in _UNCLOSED if text.startswith(mark, at)), None)
     message, remedy = _UNCLOSED[opening] if opening else ("this cannot be read", "")
     fault = Fault(message, at, at + len(opening or "."), remedy)
-    raise _error(script, fault) from error
+    raise _error(script, fault) from None
