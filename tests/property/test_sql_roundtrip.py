@@ -5,20 +5,28 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as some
 from pyspark.sql import types as spark
+from sqlglot import exp
+from sqlglot.errors import SqlglotError
 
 from forebay.errors import StatementError
 from forebay.sql import (
     Column,
     CreateSource,
     CreateView,
+    Forebay,
     OnError,
     OptionValue,
+    Select,
     Watermark,
     parse,
     parse_one,
     plan,
+    plan_select,
     to_sql,
 )
+from forebay.sql.quotes import is_double_quoted
+from forebay.sql.stored import ForebayBefore, in_standard_quotes
+from forebay.sql.text import identifier, string
 
 text = some.text(some.characters(codec="utf-8", exclude_characters="\x00"), max_size=20)
 plain = some.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,10}", fullmatch=True)
@@ -107,6 +115,57 @@ def sources(draw: some.DrawFn) -> CreateSource:
 @given(sources())
 def test_a_source_survives_printing_and_parsing(source: CreateSource) -> None:
     assert parse_one(to_sql(source)) == source
+
+
+in_quotes = some.text(
+    some.characters(codec="utf-8", exclude_characters="\x00`\n\r"), min_size=1, max_size=8
+).map(lambda name: '"' + name.replace('"', '""') + '"')
+columns = some.one_of(
+    in_quotes, names.map(identifier), some.sampled_from(["a", '"userId"', '"USERID"', "`x y`"])
+)
+
+
+@given(columns, columns, columns, text.map(string))
+def test_names_in_any_quotes_survive_printing_and_parsing(
+    one: str, two: str, table: str, literal: str
+) -> None:
+    """As kept, no name stands in double quotes: one that does was kept when that was text."""
+    query = f"SELECT {one}, t.{two} AS {one}, {literal} AS s FROM {table} AS t WHERE {two} = {literal} GROUP BY {one}"
+    for written in (f"CREATE MATERIALIZED VIEW {table} AS {query}", query, f"DROP SOURCE {table}"):
+        statement = parse_one(written)
+        printed = to_sql(statement)
+        assert parse_one(printed) == statement
+        assert to_sql(parse_one(printed)) == printed
+        assert in_standard_quotes(printed) == printed
+    select = parse_one(query)
+    assert isinstance(select, Select)
+    given_to_spark = plan_select(select.query)
+    assert not any(is_double_quoted(token, given_to_spark) for token in Forebay().tokenize(given_to_spark))
+    named = [column.name for column in select.query.find_all(exp.Column)]
+    assert sorted(named) == sorted(Forebay().tokenize(name)[0].text for name in (one, two, two, one))
+
+
+_PIECES = some.lists(
+    some.sampled_from(["a", '\\"', '""', "\\\\", "'", "\\n", " ", "\\'", "é"]), max_size=6
+).map("".join)
+
+
+@given(_PIECES, some.sampled_from(["", "r", "R"]))
+def test_text_in_double_quotes_that_was_kept_is_the_same_text_in_single_quotes(
+    inside: str, prefix: str
+) -> None:
+    if prefix:
+        inside = inside.replace('"', "")
+    kept = f'SELECT {prefix}"{inside}" AS a FROM t'
+    try:
+        before = ForebayBefore().parse(kept)[0]
+    except SqlglotError:
+        return
+    now = in_standard_quotes(kept)
+    assert in_standard_quotes(now) == now
+    assert before is not None
+    wanted, found = before.args["query"].selects[0].this, parse_one(now).query.selects[0].this
+    assert found.this == wanted.this
 
 
 VOCABULARY = """CREATE OR REPLACE SOURCE TABLE MATERIALIZED VIEW IF NOT EXISTS t a ts ( ) , ; . = - ' " ` /* */ --

@@ -129,3 +129,13 @@ REOPEN DEAD LETTERS FROM t WHERE state_reason = 'all of it' DRY RUN
 RECOVER DEAD LETTERS FROM t
 RECOVER DEAD LETTERS FROM t DRY RUN
 SELECT d.error_kind, count(*) FROM forebay_catalog.dead_letters AS d JOIN laminar_catalog.source_errors e ON e.source_name = d.source WHERE d.offset > 5 GROUP BY 1
+CREATE SOURCE "Orders" ("userId" BIGINT NOT NULL, "a ""b""" STRING, `x"y` INT, "select" STRUCT<"Mixed Case": INT>, ts TIMESTAMP, WATERMARK FOR "ts" AS "ts" - INTERVAL '5' SECOND) WITH (connector = 'kafka', "group.id" = 'g', "Quoted_Key" = "it's") INCLUDE KEY AS "theKey" ON ERROR = "skip" WITH ("dead.letter.topic" = "x")
+CREATE SOURCE t FROM KAFKA (topic = 't') FORMAT "debezium-json"
+CREATE MATERIALIZED VIEW "V" AS SELECT "userId", count(*) AS "N", 'text' AS "a""b" FROM "Orders" AS "o" WHERE "o"."userId" > 1 GROUP BY "userId" EMIT CHANGES
+CREATE MATERIALIZED VIEW v AS WITH "X" AS (SELECT "a" FROM "t") SELECT "X"."a", t."s"."f" FROM "X" JOIN t ON "X"."a" = t."a"
+CREATE MATERIALIZED VIEW v AS SELECT window_start, "k", sum("v") AS "total" FROM "t" GROUP BY TUMBLE("ts", INTERVAL '1' MINUTE), "k" EMIT ON WINDOW CLOSE
+SELECT "a", 'it''s "b"', "c d" FROM "forebay_catalog"."dead_letters" ORDER BY "a"
+REPLAY DEAD LETTERS FROM "Orders" WHERE "error_kind" = 'TypeConversion' TO "orders-2" PATCH "{}"
+DISCARD DEAD LETTERS FROM "Orders" REASON "it's old"
+DROP SOURCE "Orders"
+SUBSCRIBE "V"

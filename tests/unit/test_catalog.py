@@ -54,6 +54,27 @@ def test_a_definition_is_kept_as_it_was_put(catalog: Catalog) -> None:
     assert catalog.all("sink") == []
 
 
+def test_views_that_an_earlier_version_kept_mean_what_they_meant(catalog: Catalog, path: Path) -> None:
+    text = 'CREATE MATERIALIZED VIEW v AS\nSELECT a, "x" AS b FROM "Orders" WHERE c = "it\'s"'
+    other = Definition(
+        "w", "view", "CREATE MATERIALIZED VIEW w AS\nSELECT '\"' AS a FROM t /* \" */", 2, {"emit": "append"}
+    )
+    catalog.put(Definition("v", "view", text, 1, {"emit": "append"}))
+    catalog.put(other)
+    for _ in range(2):
+        again = Catalog(path)
+        found = again.get("v")
+        assert found == Definition(
+            "v",
+            "view",
+            "CREATE MATERIALIZED VIEW v AS\nSELECT a, 'x' AS b FROM `Orders` WHERE c = 'it\\'s'",
+            1,
+            {"emit": "append"},
+        )
+        assert again.get("w") == other
+        again.close()
+
+
 def test_putting_again_replaces(catalog: Catalog) -> None:
     catalog.put(Definition("s", "source", "old", 1))
     catalog.put(Definition("s", "source", "new", 2))

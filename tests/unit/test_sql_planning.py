@@ -71,6 +71,44 @@ def test_windows_become_those_of_spark(query: str, spark_sql: str) -> None:
     assert planned(query).spark_sql == spark_sql
 
 
+@pytest.mark.parametrize(
+    ("query", "spark_sql", "keys"),
+    [
+        (
+            'SELECT "userId", count(*) FROM trades GROUP BY "userId"',
+            "SELECT `userId`, count(*) AS count_all FROM fb_trades AS trades GROUP BY `userId`",
+            ("userId",),
+        ),
+        (
+            'SELECT t."userId" AS "User", sum("v") AS "total" FROM "trades" AS t WHERE "k" = \'a "b"\' GROUP BY t."userId"',
+            "SELECT t.`userId` AS `User`, sum(`v`) AS `total` FROM fb_trades AS t WHERE `k` = 'a \"b\"' GROUP BY t.`userId`",
+            ("User",),
+        ),
+        (
+            'SELECT window_start, "k""k" AS k, max("v") FROM trades GROUP BY TUMBLE("ts", INTERVAL \'1\' MINUTE), "k""k"',
+            "SELECT window(`ts`, '1 minute').start AS window_start, `k\"k`  AS k, max(`v`) AS max_v FROM fb_trades AS trades "
+            "GROUP BY window(`ts`, '1 minute'), `k\"k` ",
+            ("window_start", "k"),
+        ),
+        ('SELECT "a" FROM trades /* "b" */', "SELECT `a` FROM fb_trades AS trades", ()),
+    ],
+)  # fmt: skip
+def test_a_name_in_double_quotes_is_a_name_everywhere(
+    query: str, spark_sql: str, keys: tuple[str, ...]
+) -> None:
+    found = planned(query)
+    assert (found.spark_sql, found.merge_keys) == (spark_sql, keys)
+    assert selected(query).replace(" AS count_all", "") == spark_sql.replace(" AS count_all", "").replace(
+        " AS max_v", ""
+    )
+
+
+def test_a_complaint_points_at_what_the_user_wrote() -> None:
+    with pytest.raises(UnsupportedSqlError) as caught:
+        planned('SELECT "a", "b" FROM trades ORDER BY "a"')
+    assert 'SELECT "a", "b" FROM trades ORDER BY "a"' in str(caught.value)
+
+
 def test_window_start_without_a_window_is_a_column_like_any_other() -> None:
     found = planned("SELECT window_start, sum(n) AS n FROM trades GROUP BY window_start")
     assert (

@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -151,7 +151,7 @@ class Catalog:
         self._upgrade()
 
     def _upgrade(self) -> None:
-        """A catalog that was made before there were some of the counts gets them."""
+        """What an earlier version kept is brought up to date: counts that there were not, queries in other quotes."""
         known = [row["name"] for row in self._rows("PRAGMA table_info(totals)")]
         for name in ("skipped", "dlq", "rate_limited", "last_error_ms"):
             if name not in known:
@@ -159,6 +159,15 @@ class Catalog:
                     self._connection.execute(
                         f"ALTER TABLE totals ADD COLUMN {name} INTEGER NOT NULL DEFAULT 0"
                     )
+
+        for view in self.all("view"):
+            if '"' in view.sql:
+                # Before, text could stand in double quotes. What reads SQL is loaded only where there may be some.
+                from forebay.sql.stored import in_standard_quotes
+
+                text = in_standard_quotes(view.sql)
+                if text != view.sql:
+                    self.put(replace(view, sql=text))
 
     def close(self) -> None:
         with self._lock:

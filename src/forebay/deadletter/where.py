@@ -39,7 +39,7 @@ def condition(node: Any) -> Condition:
 
 class _Compiler:
     def __init__(self, root: Any) -> None:
-        self._script = Script(root.meta.get("script", ""))
+        self._script = Script(root.meta.get("written", ""))
         self.made = self._condition(root)
 
     def _condition(self, node: Any) -> Condition:

@@ -279,7 +279,7 @@ class Views:
             frame = spark.sql(plan.spark_sql)
             return changelog.checked(frame, plan.kept) if plan.kept else frame
         except AnalysisException as error:
-            raise _refused(error, temporary) from None
+            raise _refused(error, temporary, statement.query) from None
         finally:
             for view in temporary.values():
                 spark.catalog.dropTempView(view)
@@ -371,7 +371,7 @@ class Views:
                 frame.createOrReplaceTempView(temporary[name])
             return spark.sql(sql.plan_select(statement.query, temporary))
         except AnalysisException as error:
-            raise _refused(error, temporary).at(statement.position, script) from None
+            raise _refused(error, temporary, statement.query).at(statement.position, script) from None
         except StatementError as error:
             raise error.at(statement.position, script) from None
         finally:
@@ -459,7 +459,9 @@ def _temporary(statement: sql.CreateView) -> dict[str, str]:
     return {name: f"{prefix}_{name}" for name in sql.tables(statement.query)}
 
 
-def _refused(error: PySparkException, temporary: dict[str, str] | None = None) -> StatementError:
+def _refused(
+    error: PySparkException, temporary: dict[str, str] | None = None, query: Any = None
+) -> StatementError:
     """Spark's word on a query, without its plan and with our names in it."""
     text = str(error)
     for name, view in (temporary or {}).items():
@@ -468,4 +470,5 @@ def _refused(error: PySparkException, temporary: dict[str, str] | None = None) -
     if isinstance(ours, StatementError):
         return ours
     message = text.split("\n")[0].split(" SQLSTATE:")[0].rstrip(";. ")
-    return UnsupportedSqlError(f"Spark refuses this query: {message}")
+    remedy = sql.meant_as_text(query, message) if query is not None else ""
+    return UnsupportedSqlError(f"Spark refuses this query: {message}", remedy=remedy)

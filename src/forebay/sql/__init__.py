@@ -4,6 +4,7 @@ from forebay.sql.dialect import Forebay
 from forebay.sql.parse import parse, parse_condition, parse_one
 from forebay.sql.planning import ViewPlan, plan, plan_select
 from forebay.sql.pushdown import wanted
+from forebay.sql.quotes import meant_as_text
 from forebay.sql.render import to_sql
 from forebay.sql.statements import (
     AlterSource,
@@ -55,6 +56,7 @@ __all__ = [
     "Subscribe",
     "ViewPlan",
     "Watermark",
+    "meant_as_text",
     "parse",
     "parse_condition",
     "parse_one",

@@ -15,6 +15,7 @@ from sqlglot.tokens import TokenType
 from forebay.masking import masked
 from forebay.sql import ast
 from forebay.sql.faults import Fault, did_you_mean
+from forebay.sql.quotes import backticked, is_double_quoted
 
 _STRINGS = frozenset({TokenType.STRING, TokenType.RAW_STRING})
 # Words that begin the next clause: met inside parentheses, one was not closed.
@@ -66,6 +67,12 @@ class ClauseParser(SparkParser):
         reason = message.partition(" but got ")[0]
         self.fail(f"{reason[:1].lower()}{reason[1:]}{self._but_found()}", token)
 
+    def keep_text(self, node: Any, start: Any) -> None:
+        """Remember where the node stands, what the user wrote, and what Spark is to be given of it."""
+        node.meta["written"] = self.sql
+        node.meta["script"] = backticked(self.sql, self._tokens)
+        node.meta["span"] = (start.start, self._prev.end + 1)
+
     def _but_found(self) -> str:
         return f", found '{self.shown(self._curr)}'" if self._curr else ", but the statement ends here"
 
@@ -84,10 +91,10 @@ class ClauseParser(SparkParser):
             self.fail(f"expected {word}{self._but_found()}", remedy=remedy)
 
     def name(self, what: str) -> Any:
-        """One unqualified name, bare or in backticks."""
+        """One unqualified name, bare or in quotes."""
         token = self._curr
         if not (is_word(token) or token.token_type == TokenType.IDENTIFIER):
-            remedy = "a name is a word, or anything in `backticks`"
+            remedy = 'a name is a word, or anything in "double quotes" or `backticks`'
             self.fail(f"expected the name of {what}{self._but_found()}", remedy=remedy)
         if not token.text:
             self.fail(f"the name of {what} is empty")
@@ -156,10 +163,28 @@ class ClauseParser(SparkParser):
             if not self._match(TokenType.DOT):
                 return ".".join(parts)
 
+    def text(self) -> str | None:
+        """The text in quotes that comes next, if it does.
+
+        Where no name can stand, a text may be in double quotes as well. There it never has escapes, so one that
+        seems to have some is not read as something else than it was meant to be.
+        """
+        token = self._curr
+        if is_double_quoted(token, self.sql):
+            if "\\" in self.sql[token.start : token.end]:
+                self.fail(
+                    "a text with a backslash in it stands in single quotes", remedy="write '…' for \"…\""
+                )
+        elif token.token_type not in _STRINGS:
+            return None
+        self._advance()
+        return str(token.text)
+
     def _value(self, key: str) -> str:
         start = self._curr
-        if self._match_set(_STRINGS):
-            return str(start.text)
+        text = self.text()
+        if text is not None:
+            return text
         sign = "-" if self._match(TokenType.DASH) else ""
         # A suffix (10s, 5L) makes three tokens of one place: not a number, but text without quotes.
         suffixed = self._next.token_type == TokenType.DCOLON
@@ -244,16 +269,16 @@ class ClauseParser(SparkParser):
     def format_clause(self) -> Any:
         """What follows FORMAT."""
         start = self._curr
-        if self._match_set(_STRINGS):
-            name = str(start.text)
-        elif is_word(start):
+        name = self.text()
+        if name is None:
+            if not is_word(start):
+                remedy = "for example: FORMAT JSON"
+                self.fail(f"expected the name of a format{self._but_found()}", remedy=remedy)
             self._advance()
             name = str(start.text)
             while self._curr.token_type == TokenType.DASH and is_word(self._next):
                 name += f"-{self._next.text}"
                 self._advance(2)
-        else:
-            self.fail(f"expected the name of a format{self._but_found()}", remedy="for example: FORMAT JSON")
         end = self._prev.end + 1
         options = self.options() if self._curr.token_type == TokenType.L_PAREN else []
         node = ast.FormatClause(this=name.lower().replace("_", "-"), options=options)
@@ -283,12 +308,15 @@ class ClauseParser(SparkParser):
         if not self._match(TokenType.EQ):
             self.fail(f"expected '=' after ON ERROR{self._but_found()}", remedy="write ON ERROR = 'skip'")
         token = self._curr
-        if not (token.token_type in _STRINGS or is_word(token)):
-            remedy = "one of 'skip', 'dead_letter', 'fail'"
-            self.fail(f"expected an error strategy{self._but_found()}", remedy=remedy)
-        self._advance()
+        strategy = self.text()
+        if strategy is None:
+            if not is_word(token):
+                remedy = "one of 'skip', 'dead_letter', 'fail'"
+                self.fail(f"expected an error strategy{self._but_found()}", remedy=remedy)
+            self._advance()
+            strategy = str(token.text)
         end = token.end + 1
         options = self.options() if self.word("WITH") else []
-        node = ast.OnErrorClause(this=str(token.text).lower().replace("-", "_"), options=options)
+        node = ast.OnErrorClause(this=strategy.lower().replace("-", "_"), options=options)
         node.meta["span"] = (start.start, end)
         return node

@@ -20,8 +20,12 @@ class Forebay(Spark):
     class Tokenizer(Spark.Tokenizer):
         # A command token would swallow the rest of the statement unread.
         COMMANDS: ClassVar[frozenset[Any]] = frozenset()
+        # "name" is a name and 'text' is text, as in standard SQL; to Spark both are text.
+        QUOTES: ClassVar[list[Any]] = ["'"]
+        IDENTIFIERS: ClassVar[list[Any]] = ["`", '"']
+        RAW_STRINGS: ClassVar[list[Any]] = [("r'", "'"), ("R'", "'")]
         # Doubling a quote is standard SQL, and Spark 4 agrees.
-        STRING_ESCAPES: ClassVar[list[str]] = ["\\", "'", '"']
+        STRING_ESCAPES: ClassVar[list[str]] = ["\\", "'"]
         # Eight bits to some databases, eight bytes to others: nobody should have to guess.
         KEYWORDS: ClassVar[dict[str, Any]] = {
             word: kind for word, kind in Spark.Tokenizer.KEYWORDS.items() if word != "INT8"

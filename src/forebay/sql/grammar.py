@@ -12,6 +12,7 @@ from forebay.sql import ast
 from forebay.sql.clauses import is_word
 from forebay.sql.faults import did_you_mean
 from forebay.sql.letters import LETTER_VERBS, LetterParser
+from forebay.sql.quotes import refuse_prefixed
 
 STATEMENTS = (
     "CREATE SOURCE",
@@ -83,6 +84,8 @@ class ForebayParser(LetterParser):
         tokens = list(raw_tokens)
         for at, (token, following) in enumerate(itertools.pairwise(tokens)):
             callable_word = token.token_type in (TokenType.WINDOW, TokenType.SESSION)
+            if token.text.upper() in ("R", "X") and token.end + 1 == following.start:
+                refuse_prefixed(token, following, sql or "")
             if callable_word and following.token_type == TokenType.L_PAREN:
                 tokens[at] = Token(
                     TokenType.VAR, token.text, token.line, token.col, token.start, token.end, token.comments
@@ -263,8 +266,7 @@ class ForebayParser(LetterParser):
         for cte in query.find_all(exp.CTE):
             if not isinstance(cte.this, exp.Query | exp.Values):
                 self.fail(f"'{cte.alias}' in WITH is not a query", start, "write WITH name AS (SELECT …)")
-        query.meta["script"] = self.sql
-        query.meta["span"] = (start.start, self._prev.end + 1)
+        self.keep_text(query, start)
         return query
 
     def _parse_expression(self) -> Any:

@@ -55,8 +55,7 @@ class LetterParser(ClauseParser):
         node = self._parse_disjunction() if start else None
         if node is None:
             self.fail(f"expected a condition{self._but_found()}", remedy="write WHERE error_kind = '…'")
-        node.meta["script"] = self.sql
-        node.meta["span"] = (start.start, self._prev.end + 1)
+        self.keep_text(node, start)
         return node
 
     def lone_condition(self) -> Any:
@@ -79,11 +78,10 @@ class LetterParser(ClauseParser):
         return str(token.text)
 
     def _text(self, what: str, remedy: str) -> str:
-        token = self._curr
-        if token.token_type not in (TokenType.STRING, TokenType.RAW_STRING):
+        text = self.text()
+        if text is None:
             self.fail(f"expected {what} in quotes{self._but_found()}", remedy=remedy)
-        self._advance()
-        return str(token.text)
+        return text
 
     def _refuse_rest(self, verb: str, form: str) -> None:
         guess = did_you_mean(self._curr.text, _CLAUSES[verb]) if is_word(self._curr) else None

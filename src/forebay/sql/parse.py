@@ -16,7 +16,7 @@ from forebay.sql.statements import Statement
 
 _UNCLOSED = {
     "'": ("this string is never closed", "add the closing ', and check the quotes of the strings before it"),
-    '"': ("this string is never closed", 'add the closing ", and check the quotes of the strings before it'),
+    '"': ("this name is never closed", 'add the closing ", or write text in single quotes'),
     "`": ("this name is never closed", "add the closing `"),
     "/*": ("this comment is never closed", "add the closing */"),
 }

@@ -55,7 +55,7 @@ def apply_within(script: str, start: int, end: int, edits: Iterable[Edit]) -> st
 
 def refuse(query: Any, message: str, node: Any, remedy: str) -> StatementError:
     """UnsupportedSqlError at a node of the query."""
-    script = Script(query.meta["script"])
+    script = Script(query.meta["written"])
     found = span(node) or query.meta["span"]
     return UnsupportedSqlError(
         message, remedy=remedy, position=script.position(*found), statement=script.text

@@ -210,4 +210,4 @@ def query_text(query: Any) -> str:
     script, found = query.meta.get("script"), query.meta.get("span")
     if script is None or found is None:
         return str(query.sql(dialect="forebay", comments=False))
-    return str(script[found[0] : found[1]])
+    return str(script[found[0] : found[1]]).rstrip()  # see `backticked` for a space at the end
