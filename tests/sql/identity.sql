@@ -42,7 +42,7 @@ CREATE SOURCE t (a INT) WITH (connector = 'kafka', topic = 'it''s', 'a\\b' = 'c\
 CREATE SOURCE t (a INT) WITH (connector = 'kafka', pw = '${KAFKA_PASSWORD:-x}', raw = r'a\b')
 CREATE SOURCE t (a INT) WITH (connector = 'kafka', 'Quoted_Key-With.All' = 'v', topics.pattern = 'a.*')
 CREATE SOURCE t (a BOOLEAN, b TINYINT, c SMALLINT, d INT, e INTEGER, f BIGINT, g LONG, h FLOAT, i REAL, j DOUBLE, k DOUBLE PRECISION) WITH (connector = 'kafka')
-CREATE SOURCE t (a DECIMAL, b DECIMAL(5), c NUMERIC(12, 4), d STRING, e VARCHAR(20), f TEXT, g CHAR(3), h BINARY, i BYTES, j VARBINARY, k DATE, l TIMESTAMP, m TIMESTAMP_NTZ) WITH (connector = 'kafka')
+CREATE SOURCE t (a DECIMAL, b DECIMAL(5), c NUMERIC(12, 4), d STRING, e VARCHAR, f TEXT, g CHAR, h BINARY, i BYTES, j VARBINARY, k DATE, l TIMESTAMP, m TIMESTAMP_NTZ) WITH (connector = 'kafka')
 CREATE SOURCE t (a ARRAY<STRING>, b ARRAY<ARRAY<BYTES>>, c MAP<STRING, BIGINT>, d STRUCT<a: INT NOT NULL, b: ARRAY<STRUCT<c DOUBLE, d: MAP<STRING, DATE>>>>) WITH (connector = 'kafka')
 CREATE SOURCE t (a STRUCT<`odd name`: INT, `from`: STRING, timestamp: TIMESTAMP>, `b c` INT, `tick``s` INT) WITH (connector = 'kafka')
 CREATE SOURCE t (timestamp TIMESTAMP, WATERMARK FOR timestamp AS timestamp - INTERVAL '5' SECOND) WITH (connector = 'kafka')

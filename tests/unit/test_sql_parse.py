@@ -8,7 +8,7 @@ import pytest
 import sqlglot
 from pyspark.sql import types as spark
 
-from forebay.errors import Position, SqlSyntaxError, StatementError
+from forebay.errors import Position, SqlSyntaxError, StatementError, UnsupportedSqlError
 from forebay.masking import masked
 from forebay.sql import (
     CreateSource,
@@ -155,12 +155,23 @@ def test_a_watermark_is_a_delay_in_milliseconds(written: str, delay: int | None,
         ("DOUBLE PRECISION", "DOUBLE"),
         ("NUMERIC", "DECIMAL(10,0)"),
         ("DECIMAL(5)", "DECIMAL(5,0)"),
-        ("VARCHAR(20)", "STRING"),
-        ("CHAR(1)", "STRING"),
+        ("VARCHAR", "STRING"),
+        ("CHAR", "STRING"),
+        ("CHARACTER VARYING", "STRING"),
         ("TEXT", "STRING"),
         ("BYTES", "BINARY"),
         ("TIMESTAMP", "TIMESTAMP"),
         ("TIMESTAMP_NTZ", "TIMESTAMP_NTZ"),
+        ("TIMESTAMP WITHOUT TIME ZONE", "TIMESTAMP_NTZ"),
+        ("timestamp(3) without time zone", "TIMESTAMP_NTZ"),
+        ("TIMESTAMP_NTZ(6)", "TIMESTAMP_NTZ"),
+        *((f"TIMESTAMP({digits})", "TIMESTAMP") for digits in range(7)),
+        ("TIMESTAMP_LTZ(3)", "TIMESTAMP"),
+        ("TIMESTAMP(3) WITH LOCAL TIME ZONE", "TIMESTAMP"),
+        ("TIMESTAMP WITH TIME ZONE", "TIMESTAMP"),
+        ("ARRAY<TIMESTAMP WITHOUT TIME ZONE>", "ARRAY<TIMESTAMP_NTZ>"),
+        ("STRUCT<a: TIMESTAMP(3) WITHOUT TIME ZONE NOT NULL>", "STRUCT<a: TIMESTAMP_NTZ NOT NULL>"),
+        ("INT[]", "ARRAY<INT>"),
         ("MAP<STRING,ARRAY<BYTES>>", "MAP<STRING, ARRAY<BINARY>>"),
         ("STRUCT<a: LONG NOT NULL, b STRING>", "STRUCT<a: BIGINT NOT NULL, b: STRING>"),
     ],
@@ -168,6 +179,40 @@ def test_a_watermark_is_a_delay_in_milliseconds(written: str, delay: int | None,
 def test_a_type_prints_as_its_canonical_name(written: str, expected: str) -> None:
     column = source(f"CREATE SOURCE t (a {written}) WITH (connector = 'kafka')").columns[0]
     assert type_name(column.type) == expected
+
+
+@pytest.mark.parametrize(
+    ("written", "message", "remedy"),
+    [
+        ("UUID", "type UUID is not supported", "declare it as STRING"),
+        ("ARRAY<UUID>", "type UUID is not supported", "declare it as STRING"),
+        ("MAP<STRING, JSONB>", "type JSONB is not supported", "declare it as STRING"),
+        ("TIME(3)", "type TIME(3) is not supported", "declare it as STRING"),
+        ("DATETIME", "type DATETIME is not supported", "declare it as TIMESTAMP"),
+        *((f"TIMESTAMP({n})", f"type TIMESTAMP({n}) is not supported", "TIMESTAMP(6) or TIMESTAMP") for n in (7, 8, 9)),
+        ("TIMESTAMP_LTZ(9)", "type TIMESTAMP_LTZ(9) is not supported", "TIMESTAMP(6) or TIMESTAMP"),
+        ("timestamp(7) without time zone", "type timestamp(7) without time zone is", "TIMESTAMP(6) or TIMESTAMP"),
+        ("VARCHAR(20)", "type VARCHAR(20) is not supported: the length of a value is not checked", "declare it as STRING"),
+        ("CHARACTER VARYING(9)", "type CHARACTER VARYING(9) is not supported", "declare it as STRING"),
+        ("CHAR(3)", "type CHAR(3) is not supported", "declare it as STRING"),
+        ("STRUCT<a: VARBINARY(3)>", "type VARBINARY(3) is not supported", "declare it as BINARY"),
+        ("INT(11)", "type INT(11) is not supported", "declare it as INT"),
+        ("ENUM('a', 'b')", "type ENUM is not supported", "declare it as STRING"),
+        ("ROW<a INT>", "there is no type 'ROW'", "declare it as STRUCT<name: TYPE, …>"),
+        ("ARRAY<ROW(a INT)>", "there is no type 'ROW'", "declare it as STRUCT<name: TYPE, …>"),
+        ("STRUCT<a: ROW<b INT>>", "there is no type 'ROW'", "declare it as STRUCT<name: TYPE, …>"),
+        ("MULTISET<INT>", "there is no type 'MULTISET'", "declare it as ARRAY<TYPE>"),
+        ("INT8", "there is no type 'INT8'", "declare it as BIGINT (eight bytes) or TINYINT (eight bits)"),
+        ("BIGINT UNSIGNED", "type BIGINT UNSIGNED is not supported", "DECIMAL(20, 0)"),
+        ("FOO(3)", "there is no type 'FOO'", "supported are BOOLEAN"),
+    ],
+)  # fmt: skip
+def test_a_type_that_is_refused_is_named_as_it_was_written(written: str, message: str, remedy: str) -> None:
+    with pytest.raises(UnsupportedSqlError) as caught:
+        parse_one(f"CREATE SOURCE t (a {written}) WITH (connector = 'kafka')")
+    assert message in caught.value.message
+    assert remedy in caught.value.remedy
+    assert caught.value.position is not None
 
 
 def test_columns_carry_spark_types_and_nullability() -> None:

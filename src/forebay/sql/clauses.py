@@ -14,6 +14,7 @@ from sqlglot.tokens import TokenType
 
 from forebay.masking import masked
 from forebay.sql import ast
+from forebay.sql.elsewhere import instead_of, type_remedy
 from forebay.sql.faults import Fault, did_you_mean
 from forebay.sql.quotes import backticked, is_double_quoted
 
@@ -213,7 +214,9 @@ class ClauseParser(SparkParser):
             expression = None
             if self.word("AS"):
                 first = self._curr
+                self._declaring = False
                 expression = self._parse_disjunction()
+                self._declaring = True
                 if expression is None:
                     self.fail(f"expected an expression after AS{self._but_found()}")
                 expression.meta["span"] = (first.start, self._prev.end + 1)
@@ -240,9 +243,6 @@ class ClauseParser(SparkParser):
         if not (is_word(start) or start.token_type in self.TYPE_TOKENS):
             self.fail(f"column '{column}' has no type{self._but_found()}", remedy=_COLUMN_HINT)
         kind = self._parse_types()
-        if kind is None:
-            self._advance()
-            kind = exp.Var(this=start.text)
         kind.meta["span"] = (start.start, self._prev.end + 1)
         return kind
 
@@ -250,10 +250,20 @@ class ClauseParser(SparkParser):
         return is_word(self._curr) and self._curr.text.upper() == "BYTES"
 
     def _parse_types(self, *args: Any, **kwargs: Any) -> Any:
-        if self._declaring and self._at_bytes():
+        # Within an expression, sqlglot only looks whether there is a type.
+        if not self._declaring or kwargs.get("check_func"):
+            return super()._parse_types(*args, **kwargs)
+        start = self._curr
+        if self._at_bytes():
             self._advance()
-            return exp.DataType(this=exp.DataType.Type.VARBINARY)
-        return super()._parse_types(*args, **kwargs)
+            found = exp.DataType(this=exp.DataType.Type.VARBINARY)
+        else:
+            found = super()._parse_types(*args, **kwargs)
+        if not isinstance(found, exp.DataType):
+            remedy = type_remedy(instead_of(start.text))
+            self.fail(f"there is no type '{self.shown(start)}'", start, remedy, unsupported=True)
+        found.meta["written"] = self.sql[start.start : self._prev.end + 1]
+        return found
 
     def _parse_struct_types(self, type_required: bool = False) -> Any:
         # sqlglot takes the name of a field for a type if it can be one, and `bytes` is a fine name.
@@ -261,7 +271,7 @@ class ClauseParser(SparkParser):
             return super()._parse_struct_types(type_required)
         field = self.name("a field")
         self._match(TokenType.COLON)
-        if not (self._curr.token_type in self.TYPE_TOKENS or self._at_bytes()):
+        if not (self._curr.token_type in self.TYPE_TOKENS or is_word(self._curr)):
             remedy = "a field is written: name: TYPE [NOT NULL]"
             self.fail(f"expected the type of field '{field.name}'{self._but_found()}", remedy=remedy)
         return self._parse_column_def(field)

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from pyspark.sql import types as spark
 from sqlglot import exp
 
 from forebay.errors import UnsupportedSqlError
+from forebay.sql.elsewhere import instead_of, type_remedy
 from forebay.sql.text import identifier
 
 _Type = exp.DataType.Type
 
-SUPPORTED = (
-    "BOOLEAN, TINYINT, SMALLINT, INT, BIGINT, FLOAT, DOUBLE, DECIMAL(p, s), STRING, VARCHAR, BINARY, DATE, "
-    "TIMESTAMP, TIMESTAMP_NTZ, ARRAY<T>, MAP<K, V>, STRUCT<name: T, …>"
-)
+_TIMES = frozenset({_Type.TIMESTAMP, _Type.TIMESTAMPTZ, _Type.TIMESTAMPLTZ, _Type.TIMESTAMPNTZ})
 
 _SIMPLE: dict[Any, spark.DataType] = {
     _Type.BOOLEAN: spark.BooleanType(),
@@ -32,8 +31,8 @@ _SIMPLE: dict[Any, spark.DataType] = {
     _Type.TIMESTAMPLTZ: spark.TimestampType(),
     _Type.TIMESTAMPNTZ: spark.TimestampNTZType(),
 }
-# Lengths are read and let go: Spark has one string and one binary type in a DataFrame.
-_SIZED: dict[Any, spark.DataType] = {
+# Without a length: nobody would check it.
+_UNSIZED: dict[Any, spark.DataType] = {
     _Type.TEXT: spark.StringType(),
     _Type.VARCHAR: spark.StringType(),
     _Type.CHAR: spark.StringType(),
@@ -59,13 +58,15 @@ _NAMES: dict[type[spark.DataType], str] = {
 
 def spark_type(node: Any) -> spark.DataType:
     """The Spark type of a parsed one. The error has no position yet: `.at()` gives it one."""
-    if not isinstance(node, exp.DataType):
-        raise _unsupported(f"there is no type '{node.name}'")
     kind, parameters = node.this, node.expressions
-    if kind in _SIMPLE and not parameters:
+    if kind in _TIMES:
+        return _timestamp(node)
+    if kind in _SIMPLE:
+        if parameters:
+            raise _unsupported(f"type {_written(node)} is not supported", type_name(_SIMPLE[kind]))
         return _SIMPLE[kind]
-    if kind in _SIZED and len(parameters) <= 1:
-        return _SIZED[kind]
+    if kind in _UNSIZED:
+        return _without_length(node)
     if kind == _Type.DECIMAL:
         return _decimal(parameters)
     if kind == _Type.ARRAY and len(parameters) == 1:
@@ -74,7 +75,34 @@ def spark_type(node: Any) -> spark.DataType:
         return spark.MapType(spark_type(parameters[0]), spark_type(parameters[1]), True)
     if kind == _Type.STRUCT and parameters:
         return _struct(parameters)
-    raise _unsupported(f"type {node.sql(dialect='spark')} is not supported")
+    raise _unsupported(f"type {_written(node)} is not supported", instead_of(_written(node)))
+
+
+def _written(node: Any) -> str:
+    """The type as the user wrote it: sqlglot would print what Spark calls it."""
+    written = str(node.meta.get("written") or node.sql(dialect="forebay"))
+    return written if re.fullmatch(r"[\w\s(),<>:\[\]]*", written) else written.partition("(")[0]
+
+
+def _timestamp(node: Any) -> spark.DataType:
+    written = _written(node)
+    precision = node.expressions[0].this.name if node.expressions else "6"
+    if precision not in ("0", "1", "2", "3", "4", "5", "6"):
+        message = f"type {written} is not supported: times are kept to the microsecond"
+        raise _unsupported(message, "TIMESTAMP(6) or TIMESTAMP")
+    # sqlglot reads over WITHOUT TIME ZONE. Any TIMESTAMP has the microseconds that it was written with.
+    if "WITHOUT" in re.findall(r"\w+", written.upper()):
+        return spark.TimestampNTZType()
+    return _SIMPLE[node.this]
+
+
+def _without_length(node: Any) -> spark.DataType:
+    found = _UNSIZED[node.this]
+    # sqlglot drops the length of some.
+    if "(" in _written(node):
+        message = f"type {_written(node)} is not supported: the length of a value is not checked"
+        raise _unsupported(message, type_name(found))
+    return found
 
 
 def _decimal(parameters: list[Any]) -> spark.DataType:
@@ -103,8 +131,8 @@ def _struct(fields: list[Any]) -> spark.DataType:
     return spark.StructType(found)
 
 
-def _unsupported(message: str) -> UnsupportedSqlError:
-    return UnsupportedSqlError(message, remedy=f"supported are {SUPPORTED}")
+def _unsupported(message: str, instead: str = "") -> UnsupportedSqlError:
+    return UnsupportedSqlError(message, remedy=type_remedy(instead))
 
 
 def type_name(data_type: spark.DataType) -> str:
