@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -218,6 +218,9 @@ class OptionTable:
     one_of: tuple[tuple[str, ...], ...] = ()  # at least one of each group
     pass_through: PassThrough | None = None
     rules: tuple[Callable[[Mapping[str, Any]], None], ...] = ()
+    elsewhere: Callable[[str, Container[str]], str] | None = (
+        None  # how a key of another system is written here
+    )
     _by_name: dict[str, Option] = field(init=False, repr=False, compare=False, default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -288,13 +291,16 @@ class OptionTable:
         if key in self._by_name:
             return
         rule = self.pass_through
-        if rule and key.startswith(rule.prefix):
+        foreign = self.elsewhere(key, self._by_name) if self.elsewhere else ""
+        if not foreign and rule and key.startswith(rule.prefix):
             bare = key[len(rule.prefix) :]
             if bare in rule.denied:
                 raise DeniedOptionError(f"'{key}' is not allowed: {rule.denied[bare]}", option=key)
             return
         raise UnknownOptionError(
-            f"{self.title} has no option '{key}'", option=key, remedy=suggestion(key, self.names(), rule)
+            f"{self.title} has no option '{key}'",
+            option=key,
+            remedy=foreign or suggestion(key, self.names(), rule),
         )
 
     def _check_groups(self, given: Mapping[str, str], values: Mapping[str, Any]) -> None:

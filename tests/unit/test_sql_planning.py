@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import sqlglot
+from pyspark.sql.types import LongType, StringType, StructField, StructType, TimestampType
 
 from forebay.errors import UnsupportedSqlError
 from forebay.sql import CreateView, Select, ViewPlan, parse_one, plan, plan_select, tables
@@ -11,10 +12,10 @@ from forebay.sql import CreateView, Select, ViewPlan, parse_one, plan, plan_sele
 MAPPING = {"trades": "fb_trades", "orders": "fb_orders", "forebay_catalog.errors": "fb errors"}
 
 
-def planned(query: str) -> ViewPlan:
+def planned(query: str, columns: StructType | None = None) -> ViewPlan:
     statement = parse_one(f"CREATE MATERIALIZED VIEW v AS {query}")
     assert isinstance(statement, CreateView)
-    return plan(statement.query, statement.emit, MAPPING)
+    return plan(statement.query, statement.emit, MAPPING, columns=columns, adding=columns is not None)
 
 
 def selected(query: str) -> str:
@@ -107,6 +108,113 @@ def test_a_complaint_points_at_what_the_user_wrote() -> None:
     with pytest.raises(UnsupportedSqlError) as caught:
         planned('SELECT "a", "b" FROM trades ORDER BY "a"')
     assert 'SELECT "a", "b" FROM trades ORDER BY "a"' in str(caught.value)
+
+
+OWN = {
+    "TUMBLE": "TUMBLE(ts, INTERVAL '1' MINUTE)",
+    "HOP": "HOP(ts, INTERVAL '30' SECOND, INTERVAL '1' MINUTE)",
+    "SESSION": "SESSION(ts, INTERVAL '5' MINUTE)",
+}
+STYLES = {
+    "TUMBLE": [
+        "TUMBLE(TABLE trades, DESCRIPTOR(ts), INTERVAL '1' MINUTE)",
+        "TABLE(TUMBLE(TABLE trades, DESCRIPTOR(ts), INTERVAL '60' SECONDS))",
+        "TUMBLE(DATA => TABLE trades, TIMECOL => DESCRIPTOR(ts), SIZE => INTERVAL '1' MINUTE)",
+        "tumble(trades, ts, INTERVAL '1 MINUTE')",
+        "TUMBLE(\"trades\", ts, '1 minute')",
+    ],
+    "HOP": [
+        "HOP(TABLE trades, DESCRIPTOR(ts), INTERVAL '30' SECONDS, INTERVAL '1' MINUTES)",
+        "HOP(DATA => TABLE trades, TIMECOL => DESCRIPTOR(ts), SLIDE => INTERVAL '30' SECOND, SIZE => INTERVAL '1' MINUTE)",
+        "HOP(trades, ts, INTERVAL '30 SECONDS', INTERVAL '1 MINUTE')",
+    ],
+    "SESSION": [
+        "SESSION(TABLE trades PARTITION BY k, DESCRIPTOR(ts), INTERVAL '5' MINUTES)",
+        "TABLE(SESSION(TABLE trades PARTITION BY (k), DESCRIPTOR(ts), INTERVAL '5' MINUTE))",
+        "SESSION(trades PARTITION BY k, ts, INTERVAL '5 MINUTES')",
+    ],
+}
+
+
+@pytest.mark.parametrize("emit", ["EMIT CHANGES", "EMIT ON WINDOW CLOSE"])
+@pytest.mark.parametrize(
+    ("kind", "table"), [(kind, table) for kind, tables in STYLES.items() for table in tables]
+)
+def test_a_table_of_windows_is_the_same_query_as_a_window_in_group_by(
+    kind: str, table: str, emit: str
+) -> None:
+    if kind == "SESSION" and emit == "EMIT CHANGES":
+        pytest.skip("there is none")
+    select = "SELECT window_start, window_end, k, count(*) AS n FROM"
+    own = planned(f"{select} trades WHERE v > 1 GROUP BY {OWN[kind]}, k {emit}")
+    assert planned(f"{select} {table} WHERE v > 1 GROUP BY window_start, window_end, k {emit}") == own
+    # The source adds up for the one as for the other.
+    fields = [
+        StructField("ts", TimestampType()),
+        StructField("k", StringType()),
+        StructField("v", LongType()),
+    ]
+    helped = planned(f"{select} trades WHERE v > 1 GROUP BY {OWN[kind]}, k {emit}", StructType(fields))
+    assert (helped.partial is not None) == (kind != "SESSION")
+    query = f"{select} {table} WHERE v > 1 GROUP BY window_start, window_end, k {emit}"
+    assert planned(query, StructType(fields)) == helped
+    keys = own.merge_keys and ("k", "window_start", "window_end")
+    turned = planned(f"{select} {table} WHERE v > 1 GROUP BY k, window_start, window_end {emit}")
+    assert (turned.window, turned.merge_keys) == (own.window, keys)
+    # By an alias of the table, by place, and by one bound alone.
+    for keys_of in (
+        "w.window_start, w.window_end, k",
+        "1, 2, 3",
+        "window_end, k",
+        "window_start, k, window_end",
+    ):
+        named = planned(f"{select} {table} AS w WHERE v > 1 GROUP BY {keys_of} {emit}")
+        assert (named.window, named.emit) == (own.window, own.emit)
+        assert (
+            named.spark_sql.count("GROUP BY window(") + named.spark_sql.count("GROUP BY session_window(") == 1
+        )
+
+
+@pytest.mark.parametrize(
+    ("query", "spark_sql"),
+    [
+        (
+            "SELECT * FROM TUMBLE(TABLE trades, DESCRIPTOR(ts), INTERVAL '1' MINUTE)",
+            "SELECT * FROM (SELECT *, window(ts, '1 minute').start AS window_start, window(ts, '1 minute').end AS window_end, "
+            "(window(ts, '1 minute').end - INTERVAL '0.001' SECOND) AS window_time FROM fb_trades AS trades) AS trades",
+        ),
+        (
+            "SELECT w.k, window_start FROM HOP(trades, ts, '30 seconds', '1 minute') AS w WHERE w.v > 1",
+            "SELECT w.k, window_start FROM (SELECT *, window(ts, '1 minute', '30 seconds').start AS window_start, "
+            "window(ts, '1 minute', '30 seconds').end AS window_end FROM fb_trades) AS w WHERE w.v > 1",
+        ),
+        (
+            "SELECT window_start AS s, max(window_time) AS t FROM TUMBLE(TABLE trades, DESCRIPTOR(`order`), '1 minute') "
+            "GROUP BY s",
+            "SELECT window(`order`, '1 minute').start AS s, max((window(`order`, '1 minute').end - INTERVAL '0.001' SECOND)) AS t "
+            "FROM fb_trades AS trades GROUP BY window(`order`, '1 minute')",
+        ),
+        (
+            "SELECT window_start, o.k, count(*) AS n FROM TUMBLE(trades, ts, '1 minute') t JOIN orders o ON t.k = o.k "
+            "GROUP BY window_start, window_end, o.k",
+            "SELECT window(t.ts, '1 minute').start AS window_start, o.k, count(*) AS n FROM fb_trades t JOIN fb_orders o "
+            "ON t.k = o.k GROUP BY window(t.ts, '1 minute'), o.k",
+        ),
+    ],
+)  # fmt: skip
+def test_a_table_of_windows_has_the_bounds_as_columns(query: str, spark_sql: str) -> None:
+    found = planned(query)
+    assert (found.spark_sql, found.plain) == (spark_sql, False)
+
+
+def test_two_tables_of_windows_are_joined_by_their_bounds() -> None:
+    query = (
+        "SELECT l.k, l.window_start FROM TUMBLE(trades, ts, '1 minute') l JOIN TUMBLE(orders, ts, '1 minute') r "
+        "ON l.k = r.k AND l.window_start = r.window_start AND l.window_end = r.window_end"
+    )
+    found = planned(query)
+    assert found.tables == ("trades", "orders")
+    assert found.spark_sql.count(".start AS window_start") == 2
 
 
 def test_window_start_without_a_window_is_a_column_like_any_other() -> None:
@@ -240,6 +348,13 @@ def test_a_made_name_gives_way_to_a_given_one() -> None:
         ("SELECT count(*) FROM trades GROUP BY TUMBLE(ts, INTERVAL '1' MONTH)", 88, "no fixed length", "INTERVAL"),
         ("SELECT count(*) FROM trades GROUP BY TUMBLE(ts, INTERVAL '0' SECOND)", 88, "not positive", "INTERVAL"),
         ("SELECT count(*) FROM trades GROUP BY TUMBLE(ts, size)", 79, "not a constant INTERVAL", "INTERVAL"),
+        ("SELECT window_start FROM SESSION(trades, ts, '1 minute')", 56, "SESSION without GROUP BY", "GROUP BY window_start"),
+        ("SELECT window_start, k, count(*) AS n FROM SESSION(TABLE trades, DESCRIPTOR(ts), '1 minute') GROUP BY window_start, k", 74, "not those of the groups", "PARTITION BY k"),
+        ("SELECT window_start, count(*) AS n FROM SESSION(trades PARTITION BY k, ts, '1 minute') GROUP BY window_start", 71, "not those of the groups", "PARTITION BY k"),
+        ("SELECT a FROM HOP(trades, ts, '2 minutes', '1 minute')", 45, "slides further", "time, slide, size"),
+        ("SELECT window_start, count(*) AS n FROM HOP(trades, ts, '1 minute', '2 minutes') WHERE window_start > now() GROUP BY window_start", 118, "WHERE cannot look at the bounds of HOP", "when you SELECT"),
+        ("SELECT a FROM TUMBLE(trades, ts, size)", 64, "not a constant INTERVAL", "INTERVAL"),
+        ("SELECT window_time, count(*) AS n FROM trades GROUP BY TUMBLE(ts, '1 minute'), window_time", 86, "window_start or window_end is in GROUP BY", "add window_start"),
     ],
 )  # fmt: skip
 def test_what_a_view_cannot_do_is_refused_with_its_reason(

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from forebay.errors import MissingOptionError, OptionConflictError, OptionValueError
+from forebay.kafka.elsewhere import written_here
 from forebay.options import (
     ANY_TEXT,
     BOOLEAN,
@@ -504,6 +505,7 @@ KAFKA = OptionTable(
     one_of=(("topic", "topics", "topic.pattern"),),
     pass_through=PASS_THROUGH,
     rules=(_high_above_low, _startup_complete, _key_complete, _evolution_complete),
+    elsewhere=written_here,
 )
 
 

@@ -132,7 +132,25 @@ class EventWindow(exp.Expression, exp.Func):
     `name` is the function as written. meta: `name` and `span` are offsets of the name and of the whole
     call, `first_end` and `close` the ends of the first argument and of the argument list: planning
     edits the text in between and leaves the rest as the user wrote it.
+
+    `flink` is set for one that comes of a table of windows in Flink's style. In GROUP BY, such a window stands where
+    `window_start` was written (`span`); `dropped` are the places of the other bounds there, `qualifier` is the
+    table's name where it must be said.
     """
 
-    arg_types: ClassVar[dict[str, bool]] = {"name": True, "expressions": True}
+    arg_types: ClassVar[dict[str, bool]] = {"name": True, "expressions": True, "flink": False}
     is_var_len_args = True
+
+
+class WindowTable(exp.Table):
+    """`TUMBLE(TABLE t, DESCRIPTOR(ts), size)` where a table stands; `this` is `t`, `window` an EventWindow.
+
+    `grouped` is set where the query groups by the window. meta: `table_span` is the place of the whole call.
+    """
+
+    arg_types: ClassVar[dict[str, bool]] = {
+        **exp.Table.arg_types,
+        "window": True,
+        "partition_keys": True,
+        "grouped": False,
+    }

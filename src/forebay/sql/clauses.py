@@ -14,7 +14,7 @@ from sqlglot.tokens import TokenType
 
 from forebay.masking import masked
 from forebay.sql import ast
-from forebay.sql.elsewhere import instead_of, type_remedy
+from forebay.sql.elsewhere import format_remedy, instead_of, metadata_remedy, type_remedy
 from forebay.sql.faults import Fault, did_you_mean
 from forebay.sql.quotes import backticked, is_double_quoted
 
@@ -23,6 +23,10 @@ _STRINGS = frozenset({TokenType.STRING, TokenType.RAW_STRING})
 _CLAUSES = frozenset({"WITH", "FROM", "FORMAT", "USING", "INCLUDE", "ON", "AS"})
 INCLUDED = ("KEY", "PARTITION", "OFFSET", "TIMESTAMP", "HEADERS")
 _COLUMN_HINT = "a column is written: name TYPE [NOT NULL]"
+_KEY_HINT = (
+    "leave it out; columns from the record's key: 'key.format' = 'json', 'key.columns' = 'id'; the newest of each key: "
+    "GROUP BY it in a view; a table's changes: FORMAT DEBEZIUM_JSON"
+)
 
 
 def is_word(token: Any) -> bool:
@@ -209,6 +213,8 @@ class ClauseParser(SparkParser):
 
     def _column(self) -> Any:
         start = self._curr
+        if start.token_type == TokenType.PRIMARY_KEY or self._at_constraint():
+            self.fail("a source has no primary key", start, _KEY_HINT, unsupported=True)
         if self.word("WATERMARK", "FOR"):
             column = self.name("the watermark's column")
             expression = None
@@ -223,19 +229,42 @@ class ClauseParser(SparkParser):
             node = ast.WatermarkSpec(this=column, expression=expression)
         else:
             column = self.name("a column")
+            self._refuse_computed(column.name)
             kind = self._column_type(column.name)
             nullable = not self.word("NOT", "NULL")
             if nullable:
                 self.word("NULL")
-            if is_word(self._curr) and self._curr.text.upper() in ("COMMENT", "DEFAULT", "NOT"):
-                self.fail(
-                    f"unexpected '{self.shown(self._curr)}' in column '{column.name}'", remedy=_COLUMN_HINT
-                )
-            if self._curr.token_type == TokenType.PRIMARY_KEY:
-                self.fail(f"column '{column.name}': a source has no primary key", remedy=_COLUMN_HINT)
+            self._refuse_more(column.name)
             node = ast.ColumnSpec(this=column, kind=kind, nullable=nullable)
         node.meta["span"] = (start.start, self._prev.end + 1)
         return node
+
+    def _at_constraint(self) -> bool:
+        """`CONSTRAINT pk PRIMARY KEY (…)`; a column may be called constraint, too."""
+        after = self._tokens[self._index + 2 : self._index + 3]
+        return self._curr.text.upper() == "CONSTRAINT" and any(
+            token.token_type in (TokenType.PRIMARY_KEY, TokenType.UNIQUE) for token in after
+        )
+
+    def _refuse_computed(self, column: str) -> None:
+        if is_word(self._curr) and self._curr.text.upper() in ("AS", "GENERATED"):
+            message = f"column '{column}' is computed, and a source has only what is in its records"
+            self.fail(message, remedy=f"compute it in the view: SELECT … AS {column}", unsupported=True)
+
+    def _refuse_more(self, column: str) -> None:
+        """What follows a column's type elsewhere."""
+        self._refuse_computed(column)
+        start, word = self._curr, self._curr.text.upper() if is_word(self._curr) else ""
+        if start.token_type == TokenType.PRIMARY_KEY or word in ("KEY", "UNIQUE"):
+            self.fail(f"column '{column}': a source has no primary key", remedy=_KEY_HINT, unsupported=True)
+        if word == "METADATA":
+            self._advance()
+            self.word("FROM")
+            part = str(self._curr.text) if self._curr.token_type in _STRINGS else column
+            remedy = metadata_remedy(column, part.lower())
+            self.fail("METADATA is written with INCLUDE", start, remedy, unsupported=True)
+        if word in ("COMMENT", "DEFAULT", "NOT"):
+            self.fail(f"unexpected '{self.shown(start)}' in column '{column}'", remedy=_COLUMN_HINT)
 
     def _column_type(self, column: str) -> Any:
         start = self._curr
@@ -286,6 +315,9 @@ class ClauseParser(SparkParser):
                 self.fail(f"expected the name of a format{self._but_found()}", remedy=remedy)
             self._advance()
             name = str(start.text)
+            if self._curr.text.upper() == "ENCODE":
+                remedy = format_remedy(name, str(self._next.text))
+                self.fail(f"FORMAT {name.upper()} ENCODE is not supported", start, remedy, unsupported=True)
             while self._curr.token_type == TokenType.DASH and is_word(self._next):
                 name += f"-{self._next.text}"
                 self._advance(2)

@@ -10,9 +10,11 @@ from sqlglot.tokens import Token, TokenType
 
 from forebay.sql import ast
 from forebay.sql.clauses import is_word
+from forebay.sql.elsewhere import create_remedy, foreign_words, format_remedy
 from forebay.sql.faults import did_you_mean
-from forebay.sql.letters import LETTER_VERBS, LetterParser
+from forebay.sql.letters import LETTER_VERBS
 from forebay.sql.quotes import refuse_prefixed
+from forebay.sql.window_tables import WindowTableParser
 
 STATEMENTS = (
     "CREATE SOURCE",
@@ -61,7 +63,8 @@ _FOREIGN = frozenset(
     | {"FROM", "TABLE", "STOP", "START", "PAUSE", "RESUME", "REPLACE", "UPSERT", "RENAME", "UNLOAD", "EXPORT"}
 )
 _CREATABLE = frozenset(
-    {"TABLE", "VIEW", "DATABASE", "SCHEMA", "FUNCTION", "INDEX", "TEMPORARY", "TEMP", "SINK"}
+    {"TABLE", "VIEW", "DATABASE", "SCHEMA", "FUNCTION", "INDEX", "TEMPORARY", "TEMP", "SINK", "STREAM"}
+    | {"CONNECTION", "EXTERNAL", "SECRET"}
 )
 _EMITS = {("EMIT", "CHANGES"): "changes", ("EMIT", "ON", "WINDOW", "CLOSE"): "window_close"}
 _EMIT_HINT = "the clause is EMIT CHANGES or EMIT ON WINDOW CLOSE"
@@ -70,11 +73,11 @@ EVENT_WINDOWS = frozenset(
 ) | {"WINDOW", "SESSION_WINDOW"}
 
 
-class ForebayParser(LetterParser):
+class ForebayParser(WindowTableParser):
     """sqlglot's Spark parser, with our statements in front of it."""
 
     FUNCTION_PARSERS: ClassVar[dict[str, Any]] = {
-        **LetterParser.FUNCTION_PARSERS,
+        **WindowTableParser.FUNCTION_PARSERS,
         **dict.fromkeys(EVENT_WINDOWS, lambda self: self._parse_event_window()),
     }
 
@@ -159,7 +162,7 @@ class ForebayParser(LetterParser):
             self.fail("CREATE what?", start, "write CREATE SOURCE or CREATE MATERIALIZED VIEW")
         word = kind.text.upper()
         if is_word(kind) and word in _CREATABLE:
-            remedy = f"write CREATE MATERIALIZED VIEW; {THERE_IS}" if word == "VIEW" else THERE_IS
+            remedy = create_remedy(word, self._tokens) or THERE_IS
             self.fail(f"CREATE {word} is not supported", start, remedy, to=kind, unsupported=True)
         guess = did_you_mean(word, ("SOURCE", "MATERIALIZED"))
         remedy = f"did you mean {guess}?" if guess else THERE_IS
@@ -192,6 +195,9 @@ class ForebayParser(LetterParser):
             if not is_word(connector):
                 self.fail(f"expected a connector{self._but_found()}", remedy="for example: FROM KAFKA (…)")
             self._advance()
+            if is_word(self._curr) and self._curr.text.upper() == "CONNECTION":
+                remedy = f"write FROM {connector.text.upper()} (brokers = '…', topic = '…')"
+                self.fail("there are no connections", remedy=remedy, unsupported=True)
             args["connector"] = str(connector.text).lower()
             args["options"] = self.options()
             if self.word("FORMAT"):
@@ -254,6 +260,9 @@ class ForebayParser(LetterParser):
         start = self._curr
         if not start:
             self.fail("the query is missing", remedy="write SELECT … FROM …")
+        foreign = foreign_words(self._tokens)
+        if foreign:
+            self.fail(foreign.message, foreign.first, foreign.remedy, to=foreign.last, unsupported=True)
         query = self._parse_ddl_select()
         if not isinstance(query, exp.Query | exp.Values):
             self.fail(f"expected a query, found '{self.shown(start)}'", start, "write SELECT … FROM …")
@@ -266,6 +275,7 @@ class ForebayParser(LetterParser):
         for cte in query.find_all(exp.CTE):
             if not isinstance(cte.this, exp.Query | exp.Values):
                 self.fail(f"'{cte.alias}' in WITH is not a query", start, "write WITH name AS (SELECT …)")
+        self.group_by_windows(query)
         self.keep_text(query, start)
         return query
 
@@ -379,6 +389,11 @@ class ForebayParser(LetterParser):
                 return "EMIT belongs to CREATE MATERIALIZED VIEW; to follow a view, write SUBSCRIBE v"
             return _EMIT_HINT
         if isinstance(node, ast.CreateSource):
+            ahead = [str(token.text) for token in self._tokens[self._index :]]
+            if len(ahead) > 3 and (ahead[0].upper(), ahead[2].upper()) == ("FORMAT", "ENCODE"):
+                return format_remedy(ahead[1], ahead[3])
+            if ahead[0].upper() == "ENVELOPE":
+                return "leave it out; a table's changes from Debezium: FORMAT DEBEZIUM_JSON"
             if self._curr.text.upper() in ("FORMAT", "USING") and not node.args.get("connector"):
                 return "after WITH (…), say it as an option: 'format' = 'json', 'schema.registry.url' = '…'"
             if self._curr.text.upper() in ("FORMAT", "USING", "INCLUDE", "ON", "WITH"):

@@ -10,7 +10,7 @@ from sqlglot import exp
 from forebay.sql.ast import EventWindow
 from forebay.sql.rewrite import Edit, refuse
 from forebay.sql.text import identifier
-from forebay.sql.windows import BOUNDS, group_window, read_window
+from forebay.sql.windows import Window, group_window, read_window
 
 # Delta takes no column with one of these in its name.
 _UNSAFE = frozenset(" ,;{}()\n\t=")
@@ -31,14 +31,14 @@ class Output:
 
 def outputs(query: Any, select: Any) -> list[Output]:
     """All columns of a SELECT, in order, with names that Delta takes and no two alike."""
-    windowed = group_window(query, select) is not None
+    window = group_window(query, select)
     found: list[Output] = []
     generated: list[int] = []
     for at, projection in enumerate(select.expressions):
         if isinstance(projection, exp.Aliases):
             found += [Output(alias.name, projection.this) for alias in projection.expressions]
             continue
-        name, needs_alias = _given_name(query, projection, windowed)
+        name, needs_alias = _given_name(query, projection, window)
         if name is None and not _is_star(projection):
             name, needs_alias = _made_name(query, projection) or f"_c{at}", True
             generated.append(len(found))
@@ -49,11 +49,11 @@ def outputs(query: Any, select: Any) -> list[Output]:
 
 def bound_aliases(query: Any, select: Any) -> list[Edit]:
     """Aliases for `window_start` and TUMBLE_START(…) alone, so that they come out under these names."""
-    windowed = group_window(query, select) is not None
+    window = group_window(query, select)
     edits = []
     for projection in select.expressions:
         if isinstance(projection, exp.Column | EventWindow):
-            name, needs_alias = _given_name(query, projection, windowed)
+            name, needs_alias = _given_name(query, projection, window)
             if needs_alias and name:
                 edits.append(_alias(projection, name))
     return edits
@@ -65,7 +65,7 @@ def _is_star(projection: Any) -> bool:
     )
 
 
-def _given_name(query: Any, projection: Any, windowed: bool) -> tuple[str | None, bool]:
+def _given_name(query: Any, projection: Any, window: Window | None) -> tuple[str | None, bool]:
     """The name an output has by itself, and whether it must be written out to be sure of it."""
     if _is_star(projection):
         return None, False
@@ -75,7 +75,8 @@ def _given_name(query: Any, projection: Any, windowed: bool) -> tuple[str | None
             raise refuse(query, message, projection.args["alias"], "use letters, digits and underscores")
         return str(projection.alias), False
     if isinstance(projection, exp.Column):
-        return str(projection.name), windowed and not projection.table and projection.name.lower() in BOUNDS
+        bounds = window.bounds if window else {}
+        return str(projection.name), not projection.table and projection.name.lower() in bounds
     if isinstance(projection, exp.Dot):
         return str(projection.name), True
     if isinstance(projection, EventWindow):

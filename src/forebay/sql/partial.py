@@ -31,12 +31,13 @@ from sqlglot import exp
 
 from forebay.condition import Condition
 from forebay.partial import Function, Part, Partial
-from forebay.sql.ast import EventWindow
+from forebay.sql.ast import EventWindow, WindowTable
 from forebay.sql.conditions import Conditions, is_column
 from forebay.sql.dialect import Forebay
 from forebay.sql.rewrite import Edit
 from forebay.sql.shape import Shape, aggregates, function_name, is_aggregate
-from forebay.sql.windows import BOUNDS, group_window, read_window
+from forebay.sql.window_tables import FLINK_BOUNDS
+from forebay.sql.windows import group_window, read_window
 from forebay.sql.zsets import FICKLE, INTEGERS
 
 PREFIX = "_forebay_part_"
@@ -72,7 +73,7 @@ def help_with(query: Any, found: Shape, schema: StructType, *, adding: bool) -> 
 def _adding(
     query: Any, found: Shape, columns: dict[str, StructField], own: set[str], conditions: Conditions
 ) -> Help | None:
-    if any(name.startswith(PREFIX) for name in columns) or set(BOUNDS) & set(columns):
+    if any(name.startswith(PREFIX) for name in columns) or set(FLINK_BOUNDS) & set(columns):
         return None
     parts: dict[tuple[Function, str, str], Part] = {}
     edits: list[Edit] = []
@@ -100,6 +101,8 @@ def _adding(
 def _is_plain(query: Any) -> bool:
     """One SELECT over one table, with nothing that is another value each time."""
     source = query.args["from_"].this if isinstance(query, exp.Select) and query.args.get("from_") else None
+    if isinstance(source, WindowTable) and not source.args.get("grouped"):
+        return False
     if not isinstance(source, exp.Table) or source.args.get("sample") or source.args.get("joins"):
         return False
     if any(query.args.get(part) for part in ("with_", "joins", "laterals", "qualify", "distinct", "pivots")):
@@ -179,7 +182,7 @@ def _outside(
             continue
         name, qualifier = column.name.lower(), column.table.lower()
         if window is not None and (
-            qualifier == window.function or (not qualifier and name in (*BOUNDS, window.function))
+            qualifier == window.function or (not qualifier and name in (*window.bounds, window.function))
         ):
             continue
         if name not in columns:

@@ -12,6 +12,7 @@ from sqlglot import exp
 from forebay.condition import Condition
 from forebay.errors import UnsupportedSqlError
 from forebay.partial import Partial
+from forebay.sql.ast import WindowTable
 from forebay.sql.outputs import bound_aliases
 from forebay.sql.partial import Help, help_with
 from forebay.sql.rewrite import Edit, apply, located, refuse
@@ -105,7 +106,7 @@ def plan(
 
 
 def _is_plain(query: Any) -> bool:
-    several = any(select is not query for select in query.find_all(exp.Query))
+    several = any(select is not query for select in query.find_all(exp.Query, WindowTable))
     return isinstance(query, exp.Select) and not several and not query.args.get("joins")
 
 

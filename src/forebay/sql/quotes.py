@@ -34,11 +34,7 @@ def meant_as_text(query: Any, complaint: str) -> str:
     """What to do where Spark does not find a name that stands in double quotes; "" if that is not it."""
     written, script = query.meta.get("written", ""), query.meta.get("script", "")
     for found in re.finditer(r"`([^`]+)`", script):
-        if (
-            written[found.start()] == '"'
-            and f"`{found[1]}`" in complaint
-            and "UNRESOLVED_COLUMN" in complaint
-        ):
+        if written[found.start()] == '"' and f"name `{found[1]}` cannot be resolved" in complaint:
             return f"\"{found[1]}\" is the name of a column; text stands in single quotes: '{found[1]}'"
     return ""
 

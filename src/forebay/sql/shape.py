@@ -8,11 +8,11 @@ from typing import Any
 from sqlglot import exp
 
 from forebay.errors import StatementError
-from forebay.sql.ast import EventWindow
+from forebay.sql.ast import EventWindow, WindowTable
 from forebay.sql.outputs import Output, outputs
 from forebay.sql.rewrite import refuse
 from forebay.sql.tables import resolve_cte
-from forebay.sql.windows import BOUNDS, Kind, Window, group_window, in_scope, normal
+from forebay.sql.windows import Kind, Window, group_window, in_scope, normal
 
 # Spark's aggregates that sqlglot knows no class for.
 _AGGREGATES = frozenset(
@@ -189,7 +189,7 @@ def _is_window(node: Any, window: Window | None) -> bool:
     name, qualifier = node.name.lower(), node.table.lower()
     if qualifier == window.function:
         return name in ("start", "end")
-    return not qualifier and (name in BOUNDS or name == window.function)
+    return not qualifier and (name in window.bounds or name == window.function)
 
 
 def _passed_through(
@@ -204,7 +204,8 @@ def _passed_through(
     )
     source = select.args["from_"].this if select.args.get("from_") else None
     if isinstance(source, exp.Table):
-        source = resolve_cte(source)
+        # A table of windows may hold a row more than once.
+        source = None if isinstance(source, WindowTable) else resolve_cte(source)
     if source is None or any(select.args.get(part) for part in ("where", "joins", "laterals", "qualify")):
         return blocked
     below = shape(root, source)

@@ -8,10 +8,11 @@ from typing import Any, Literal
 
 from sqlglot import exp
 
-from forebay.sql.ast import EventWindow
+from forebay.sql.ast import EventWindow, WindowTable
 from forebay.sql.intervals import EXAMPLE, IntervalError, interval_ms, spark_interval
 from forebay.sql.rewrite import Edit, refuse
-from forebay.sql.text import string
+from forebay.sql.text import identifier, string
+from forebay.sql.window_tables import BOUNDS, FLINK_BOUNDS, grouped_by
 
 Kind = Literal["tumble", "hop", "session"]
 _USAGE: dict[str, str] = {
@@ -19,7 +20,6 @@ _USAGE: dict[str, str] = {
     "hop": "HOP(ts, INTERVAL '30' SECOND, INTERVAL '1' MINUTE): time, slide, size",
     "session": "SESSION(ts, INTERVAL '5' MINUTE): time, gap",
 }
-BOUNDS = {"window_start": "start", "window_end": "end"}
 
 
 @dataclass(frozen=True)
@@ -38,6 +38,11 @@ class Window:
     @property
     def function(self) -> str:
         return "session_window" if self.kind == "session" else "window"
+
+    @property
+    def bounds(self) -> dict[str, str]:
+        """What the window's bounds are called in the query, and how Spark is asked for them."""
+        return FLINK_BOUNDS if self.node.args.get("flink") else BOUNDS
 
 
 def read_window(query: Any, node: Any) -> Window:
@@ -72,8 +77,12 @@ def _size(query: Any, argument: Any, kind: Kind) -> int:
 
 
 def in_scope(select: Any, kind: Any) -> Iterator[Any]:
-    """Nodes of a kind that belong to this SELECT and not to one inside it."""
-    return (node for node in select.find_all(kind) if node.find_ancestor(exp.Select) is select)
+    """Nodes of a kind that belong to this SELECT and not to one inside it, nor to a table of windows."""
+    return (
+        node
+        for node in select.find_all(kind)
+        if node.find_ancestor(exp.Select) is select and not node.find_ancestor(WindowTable)
+    )
 
 
 def group_window(query: Any, select: Any) -> Window | None:
@@ -108,14 +117,56 @@ def window_edits(query: Any) -> list[Edit]:
         for node in in_scope(select, EventWindow):
             call = read_window(query, node)
             _check_scope(query, select, call, grouped)
-            edits += _after_grouping(select, call) or _call_edits(call)
+            edits += _after_grouping(select, call) or _call_edits(query, call)
         if grouped is None:
             continue
-        for column in bare_bounds(select):
+        for column in bare_bounds(select, grouped):
+            if grouped.kind != "tumble" and column.find_ancestor(exp.Where):
+                # Spark would count a row once for each of its windows, and then again.
+                message = f"WHERE cannot look at the bounds of {grouped.kind.upper()}"
+                raise refuse(query, message, column, "leave it out, and filter when you SELECT from the view")
             start, end = _place(column)
             window = grouped.function if _sees_groups(select, column) else _spark_call(query, grouped)
-            edits.append(Edit(start, end, f"{window}.{BOUNDS[column.name.lower()]}"))
+            edits.append(Edit(start, end, grouped.bounds[column.name.lower()].format(window)))
+    return [*edits, *_table_edits(query)]
+
+
+def _table_edits(query: Any) -> list[Edit]:
+    """A table of windows becomes the table alone where the query groups by the window, else one with its bounds."""
+    edits: list[Edit] = []
+    for table in query.find_all(WindowTable):
+        call = read_window(query, table.args["window"])
+        start, end = table.meta["table_span"]
+        parts = [part.meta for part in table.parts]
+        first, last = min(meta["start"] for meta in parts), max(meta["end"] for meta in parts) + 1
+        opening, closing = "", ""
+        if table.args.get("grouped"):
+            _check_sessions(query, table, call)
+        else:
+            if call.kind == "session":
+                remedy = "add GROUP BY window_start, window_end, and the columns of PARTITION BY"
+                raise refuse(
+                    query, "SESSION without GROUP BY: a session is known when it is over", call.node, remedy
+                )
+            window = _spark_call(query, call)
+            bounds = ", ".join(f"{text.format(window)} AS {name}" for name, text in call.bounds.items())
+            opening = f"(SELECT *, {bounds} FROM "  # noqa: S608
+            closing = ")" if table.alias else f") AS {identifier(table.name)}"
+        edits += [Edit(start, first, opening), Edit(last, end, closing)]
     return edits
+
+
+def _check_sessions(query: Any, table: Any, call: Window) -> None:
+    """Sessions of all rows together, or of other keys, are not those that Spark makes for each group."""
+    if call.kind != "session":
+        return
+    select = table.find_ancestor(exp.Select)
+    keys = [grouped_by(select, key) for key in select.args["group"].expressions]
+    by = {normal(key) for key in keys if not isinstance(key, EventWindow)}
+    if by != {normal(key) for key in table.args["partition_keys"]}:
+        message = "the sessions are not those of the groups: PARTITION BY and GROUP BY name other columns"
+        remedy = "write SESSION(TABLE t PARTITION BY k, …) and GROUP BY window_start, window_end, k"
+        raise refuse(query, message, call.node, remedy)
 
 
 def _sees_groups(select: Any, node: Any) -> bool:
@@ -160,13 +211,13 @@ def normal(node: Any) -> Any:
     return node.unnest().copy().transform(plain)
 
 
-def bare_bounds(select: Any) -> Iterator[Any]:
-    """Columns written `window_start` or `window_end` in a SELECT that groups by a window."""
+def bare_bounds(select: Any, window: Window) -> Iterator[Any]:
+    """Columns written `window_start` or `window_end` in a SELECT that groups by this window."""
     order = select.args.get("order")
     projected = {projection.alias_or_name.lower() for projection in select.expressions}
     for column in in_scope(select, exp.Column):
         name = column.name.lower()
-        if name not in BOUNDS or column.table or not isinstance(column.this, exp.Identifier):
+        if name not in window.bounds or column.table or not isinstance(column.this, exp.Identifier):
             continue
         # There it is the output column, which has that name.
         if order is not None and name in projected and _under(column, order):
@@ -175,17 +226,25 @@ def bare_bounds(select: Any) -> Iterator[Any]:
 
 
 def _place(column: Any) -> tuple[int, int]:
-    return column.this.meta["start"], column.this.meta["end"] + 1
+    place: tuple[int, int] = column.meta.get("bound") or (
+        column.this.meta["start"],
+        column.this.meta["end"] + 1,
+    )
+    return place
 
 
 def _arguments(call: Window) -> str:
     return "".join(f", {string(spark_interval(size))}" for size in call.sizes)
 
 
-def _call_edits(call: Window) -> list[Edit]:
+def _call_edits(query: Any, call: Window) -> list[Edit]:
     if call.native:
         return []
     meta = call.node.meta
+    if "dropped" in meta:
+        dropped = [Edit(start, end, "") for start, end in meta["dropped"]]
+        start, end = meta["span"]
+        return [Edit(start, end, _spark_call(query, call)), *dropped]
     start, end = meta["name"]
     edits = [Edit(start, end, call.function), Edit(meta["first_end"], meta["close"], _arguments(call))]
     if call.part:
@@ -197,4 +256,8 @@ def _spark_call(query: Any, call: Window) -> str:
     meta, script = call.node.meta, query.meta["script"]
     if call.native:
         return str(script[meta["span"][0] : meta["span"][1]])
+    if "name" not in meta:
+        name = call.node.expressions[0].this.meta
+        qualifier = f"{identifier(meta['qualifier'])}." if "qualifier" in meta else ""
+        return f"{call.function}({qualifier}{script[name['start'] : name['end'] + 1]}{_arguments(call)})"
     return f"{call.function}{script[meta['name'][1] : meta['first_end']]}{_arguments(call)})"
