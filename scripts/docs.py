@@ -16,6 +16,7 @@ from forebay.errors import all_errors
 from forebay.kafka.options import KAFKA, PASS_THROUGH
 from forebay.options import OptionTable
 from forebay.pool.options import POOL
+from forebay.views.options import VIEW
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 
@@ -50,6 +51,12 @@ def options_page() -> str:
         "Made from the code by `make docs`. In `FROM KAFKA (…)` an option is written bare with underscores",
         "(`group_id`) or quoted with dots (`'group.id'`); `brokers` is `bootstrap.servers`. A value `'${NAME}'` is",
         "taken from the environment, also for secrets. An unknown option is an error, never ignored.",
+        "",
+        "## Views",
+        "",
+        "In `CREATE MATERIALIZED VIEW name WITH (…) AS SELECT …`.",
+        "",
+        *_rows(VIEW),
         "",
         "## Kafka sources",
         "",

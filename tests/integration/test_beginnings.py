@@ -10,7 +10,7 @@ from confluent_kafka import TopicPartition
 from sessions import caught_up, connect, create_source, events, name, rows
 from support import Cluster
 
-from forebay.errors import ObjectInUseError
+from forebay.errors import ObjectInUseError, OptionError, UnknownObjectError
 from forebay.runtime.session import Session
 
 COLUMNS = "id BIGINT NOT NULL, k STRING, v BIGINT"
@@ -155,3 +155,54 @@ def test_a_source_in_use_is_not_replaced_where_the_views_cannot_go_on(db: Sessio
     assert "column id: BIGINT NOT NULL → STRING" in caught.value.message
     assert f"'topic': {topic} → {other}" in caught.value.message
     assert count_of(db, "v") == 10, "the view goes on over the old one"
+
+
+def test_a_view_can_start_now_or_at_a_time_instead(db: Session, cluster: Cluster) -> None:
+    topic, source = cluster.make_topic(2), name("src")
+    cluster.produce(topic, events(range(10)), timestamp=1_768_471_200_000)  # 2026-01-15 10:00:00 UTC
+    cluster.produce(topic, events(range(10, 16)), timestamp=1_768_474_800_000)  # an hour later
+    db.execute(create_source(cluster, source, topic, COLUMNS))
+    starts = {
+        "everything": "start = 'beginning'",
+        "later": "start = '2026-01-15 10:30:00'",
+        "later_too": "start = '2026-01-15T11:30:00+01:00'",
+        "later_in_ms": "start = 1768473000000",
+        "none_yet": "'start' = 'now'",
+    }
+    for view, option in starts.items():
+        db.execute(f"CREATE MATERIALIZED VIEW {view} WITH ({option}) AS SELECT id FROM {source}")
+    assert {view: count_of(db, view) for view in starts} == {
+        "everything": 16, "later": 6, "later_too": 6, "later_in_ms": 6, "none_yet": 0,
+    }  # fmt: skip
+    cluster.produce(topic, events(range(16, 18)))
+    assert count_of(db, "none_yet") == 2
+    assert "WITH (start = 'now')" in rows(db, "SHOW CREATE VIEW none_yet")[0][0]
+
+    for wrong in ("start = 'yesterday'", "begin = 'now'"):
+        with pytest.raises(OptionError) as caught:
+            db.execute(f"CREATE MATERIALIZED VIEW wrong WITH ({wrong}) AS SELECT id FROM {source}")
+        assert caught.value.position is not None
+
+
+def test_a_view_is_stopped_and_started_by_a_statement_and_a_stopped_one_stays_so(
+    tmp_path: Path, cluster: Cluster
+) -> None:
+    topic, source, home = filled(cluster, 30), name("src"), tmp_path / "home"
+    with connect(home) as db:
+        db.execute(f"{create_source(cluster, source, topic, COLUMNS)}; {view_of('v', source)}")
+        db.execute(view_of("w", source))
+        assert count_of(db, "v") == 30
+        assert db.sql("STOP VIEW v").done == "view v stopped; START VIEW v goes on with it"
+        assert {query.view: query.state for query in db.queries()} == {"v": "stopped", "w": "running"}
+        cluster.produce(topic, events(range(30, 40)))
+        assert count_of(db, "w") == 40
+        assert rows(db, "SELECT count(*) FROM v") == [(30,)]
+    with connect(home) as db:
+        db.execute(create_source(cluster, source, topic, COLUMNS))
+        assert db.start_all() == ["view w goes on where it stood"]
+        assert db.sql("START VIEW v").done == "view v goes on where it stood"
+        assert count_of(db, "v") == 40
+        with pytest.raises(UnknownObjectError, match="there is no view 'x'"):
+            db.sql("STOP VIEW x")
+        assert db.sql("DESCRIBE v").fetchall() == db.sql("DESCRIBE VIEW v").fetchall()
+        assert db.sql(f"DESCRIBE {source}").notes == db.sql(f"DESCRIBE SOURCE {source}").notes

@@ -108,6 +108,17 @@ class Describer:
             raise unknown(kind, name, known)
         return Result.of(("create_statement",), [(definition.sql,)])
 
+    def describe(self, kind: str | None, name: str, extended: bool) -> Result:
+        """Of a source or a view; where nobody says which, of the one that has the name."""
+        if kind is None:
+            known = self._catalog.get(name)
+            if known is None:
+                raise unknown("source or view", name, [*self._sources.names(), *self._views.names()])
+            kind = known.kind
+        if kind == "source":
+            return self.describe_source(name, extended)
+        return self.describe_view(name, extended)
+
     def describe_view(self, name: str, extended: bool) -> Result:
         schema = pa.schema(self._views.table(name).open().schema().to_arrow())
         definition = self._catalog.get(name)

@@ -38,7 +38,7 @@ from forebay.runtime.replacing import differences
 from forebay.runtime.results import Result
 from forebay.runtime.sources import Sources, told
 from forebay.runtime.status import QueryStatus, SourceLag, SourceStatus
-from forebay.runtime.views import Views
+from forebay.runtime.views import REPORT_S, Views
 from forebay.views.changes import Subscription
 
 if TYPE_CHECKING:
@@ -49,7 +49,6 @@ if TYPE_CHECKING:
 
 COMMIT_ON_CLOSE_S = 10.0
 WATCH_S = 0.1  # how soon the failure of any of several queries is noticed
-REPORT_ON_CLOSE_S = 5.0  # Spark's events come on a thread of their own, a little behind
 
 
 def connect(
@@ -176,10 +175,14 @@ class Session:
                 return self._describer.show(statement.kind)
             case language.ShowCreate():
                 return self._describer.show_create(statement.kind, statement.name)
-            case language.Describe(kind="source"):
-                return self._describer.describe_source(statement.name, statement.extended)
             case language.Describe():
-                return self._describer.describe_view(statement.name, statement.extended)
+                return self._describer.describe(statement.kind, statement.name, statement.extended)
+            case language.StartView():
+                with self._lock:
+                    return Result(done=self._views.start(statement.name))
+            case language.StopView():
+                with self._lock:
+                    return Result(done=self._views.stop(statement.name))
             case language.Select():
                 return Result(frame=self._views.select(statement, script))
             case language.Explain():
@@ -433,7 +436,7 @@ class Session:
             running = dict(self._views.running)
             self._views.stop_all()
             for query in running.values():
-                query.await_report(REPORT_ON_CLOSE_S)
+                query.await_report(REPORT_S)
                 for source, offsets in query.progress.positions.items():
                     self._on_checkpoint(source, query.progress.batch, offsets)
             self._committer.close(COMMIT_ON_CLOSE_S)

@@ -24,6 +24,7 @@ from forebay.connectors.contract import Offsets
 from forebay.errors import (
     CheckpointError,
     ObjectExistsError,
+    OptionError,
     StatementError,
     UnsupportedSqlError,
     WaitTimeoutError,
@@ -40,8 +41,10 @@ from forebay.runtime.sources import Sources, check_name
 from forebay.runtime.status import views_over
 from forebay.source.needed import adds_up_alike, needed_columns
 from forebay.source.stream import batch_frame, streaming_frame
+from forebay.views.options import BEGINNING, VIEW
 from forebay.views.table import ViewTable
 
+REPORT_S = 5.0  # Spark's events come on a thread of their own, a little behind
 OUTPUT_MODES = {"append": "append", "window_close": "append", "changes": "update"}
 
 
@@ -79,11 +82,13 @@ class Views:
         try:
             return self._create(statement)
         except StatementError as error:
-            raise error.at(statement.position, script) from None
+            wrong = statement.options.get(error.option) if isinstance(error, OptionError) else None
+            raise error.at(wrong.position if wrong else statement.position, script) from None
 
     def _create(self, statement: sql.CreateView) -> tuple[str, list[str]]:
         check_name(statement.name)
-        text = sql.to_sql(sql.CreateView(statement.name, statement.query, statement.emit))
+        text = sql.to_sql(sql.CreateView(statement.name, statement.query, statement.emit, statement.options))
+        VIEW.bind({key: value.text for key, value in statement.options.items()})
         known = self._catalog.get(statement.name)
         if known is not None and known.kind != "view":
             raise ObjectExistsError(f"'{statement.name}' is a {known.kind}", remedy="choose another name")
@@ -290,9 +295,10 @@ class Views:
         """Where each source of the view starts: worked out once, then kept beside the checkpoint; and notes for people."""
         path, notes = self.paths(statement.name).start, list[str]()
         if not path.exists():
+            options = VIEW.bind({key: value.text for key, value in statement.options.items()})
             starts = {}
             for name in sources:
-                starts[name], gone = self._sources.beginning(name, lambda: self._earliest_start(name))  # noqa: B023
+                starts[name], gone = self._start_in(name, options["start"])
                 notes += [
                     f"note: {each} of source '{name}' is gone; the view begins after it" for each in gone
                 ]
@@ -300,6 +306,12 @@ class Views:
             write_whole(path, json.dumps(starts).encode())
         found: dict[str, Offsets] = json.loads(path.read_text())
         return found, notes
+
+    def _start_in(self, source: str, start: str | int) -> tuple[Offsets, tuple[str, ...]]:
+        if start == BEGINNING:
+            return self._sources.beginning(source, lambda: self._earliest_start(source))
+        when = None if isinstance(start, str) else start
+        return self._sources.connector(source).offsets_at(when), ()
 
     def _earliest_start(self, source: str) -> Offsets | None:
         """Where the first view over a source began."""
@@ -335,6 +347,8 @@ class Views:
             self._not_run_elsewhere(name)
         else:
             query.stop()
+            query.await_report(REPORT_S)
+            del self.running[name]
         self._catalog.put(replace(known, detail={**known.detail, "stopped": True}))
         return f"view {name} stopped; START VIEW {name} goes on with it"
 

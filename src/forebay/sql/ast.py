@@ -71,10 +71,11 @@ class AlterSource(exp.Expression):
 
 
 class CreateView(exp.Expression):
-    """`CREATE MATERIALIZED VIEW name AS query [EMIT …]`."""
+    """`CREATE MATERIALIZED VIEW name [WITH (options)] AS query [EMIT …]`."""
 
     arg_types: ClassVar[dict[str, bool]] = {
         "this": True,
+        "options": True,
         "query": True,
         "emit": False,
         "exists": True,
@@ -95,7 +96,15 @@ class ShowCreate(exp.Expression):
 
 
 class Describe(exp.Expression):
-    arg_types: ClassVar[dict[str, bool]] = {"this": True, "kind": True, "extended": True}
+    """`kind` is None where it was not said: a source and a view cannot have the same name."""
+
+    arg_types: ClassVar[dict[str, bool]] = {"this": True, "kind": False, "extended": True}
+
+
+class RunView(exp.Expression):
+    """`START VIEW name` or `STOP VIEW name`."""
+
+    arg_types: ClassVar[dict[str, bool]] = {"this": True, "verb": True}
 
 
 class Explain(exp.Expression):

@@ -27,6 +27,7 @@ STATEMENTS = (
     "EXPLAIN",
     "SELECT",
     "SUBSCRIBE",
+    "START VIEW | STOP VIEW",
     "REPLAY | DISCARD | REOPEN | RECOVER DEAD LETTERS",
 )
 THERE_IS = f"there is: {', '.join(STATEMENTS)}"
@@ -41,6 +42,8 @@ _LEADING = (
     "SELECT",
     "WITH",
     "SUBSCRIBE",
+    "START",
+    "STOP",
     *LETTER_VERBS,
 )
 # Verbs of SQL we know of and do not have: the answer is "no", not "what?".
@@ -60,7 +63,7 @@ _FOREIGN = frozenset(
         "MSCK",
     }
     | {"OPTIMIZE", "VACUUM", "PRAGMA", "ATTACH", "DETACH", "KILL", "DECLARE", "EXECUTE", "PREPARE", "COMMENT"}
-    | {"FROM", "TABLE", "STOP", "START", "PAUSE", "RESUME", "REPLACE", "UPSERT", "RENAME", "UNLOAD", "EXPORT"}
+    | {"FROM", "TABLE", "PAUSE", "RESUME", "REPLACE", "UPSERT", "RENAME", "UNLOAD", "EXPORT"}
 )
 _CREATABLE = frozenset(
     {"TABLE", "VIEW", "DATABASE", "SCHEMA", "FUNCTION", "INDEX", "TEMPORARY", "TEMP", "SINK", "STREAM"}
@@ -131,6 +134,11 @@ class ForebayParser(WindowTableParser):
         if self.word("SUBSCRIBE"):
             self.word("TO")
             return ast.Subscribe(this=self.name("the view"))
+        for verb in ("START", "STOP"):
+            if self.word(verb):
+                if not (self.word("MATERIALIZED", "VIEW") or self.word("VIEW")):
+                    self._wrong_kind(verb, ("VIEW", "MATERIALIZED"))
+                return ast.RunView(this=self.name("the view"), verb=verb.lower())
         for verb in LETTER_VERBS:
             if self.word(verb):
                 return self.dead_letters(verb)
@@ -233,9 +241,12 @@ class ForebayParser(WindowTableParser):
                 "a view's columns are named in its SELECT",
                 remedy="remove the list and write SELECT … AS name",
             )
-        self.expect_word("AS", "write CREATE MATERIALIZED VIEW name AS SELECT …")
+        options = self.options() if self.word("WITH") else []
+        self.expect_word("AS", "write CREATE MATERIALIZED VIEW name [WITH (start = 'now')] AS SELECT …")
         emit = self._cut_emit()
-        return ast.CreateView(this=name, query=self._query(), emit=emit, exists=exists, replace=replace)
+        return ast.CreateView(
+            this=name, options=options, query=self._query(), emit=emit, exists=exists, replace=replace
+        )
 
     def _cut_emit(self) -> str | None:
         """Take the EMIT clause off the end of the tokens.
@@ -368,6 +379,8 @@ class ForebayParser(WindowTableParser):
 
     def _describe(self) -> Any:
         extended = self.word("EXTENDED")
+        if self._curr and not self._next:
+            return ast.Describe(this=self.name("the source or view"), kind=None, extended=extended)
         kind = self._object_kind("DESCRIBE", ("SOURCE", "MATERIALIZED", "VIEW", "EXTENDED"))
         return ast.Describe(this=self.name(f"the {kind}"), kind=kind, extended=extended)
 

@@ -41,6 +41,7 @@ class Lowering:
                 return st.CreateView(
                     name=node.name,
                     query=node.args["query"],
+                    options=self._options(node.args["options"], _source_key),
                     emit=node.args.get("emit"),
                     if_not_exists=node.args["exists"],
                     or_replace=node.args["replace"],
@@ -54,7 +55,10 @@ class Lowering:
             case ast.ShowCreate():
                 return st.ShowCreate(node.args["kind"], node.name, **self.common)
             case ast.Describe():
-                return st.Describe(node.args["kind"], node.name, node.args["extended"], **self.common)
+                return st.Describe(node.args.get("kind"), node.name, node.args["extended"], **self.common)
+            case ast.RunView():
+                run = st.StartView if node.args["verb"] == "start" else st.StopView
+                return run(node.name, **self.common)
             case ast.SelectStatement():
                 return st.Select(node.args["query"], **self.common)
             case ast.Subscribe():

@@ -32,7 +32,8 @@ def to_sql(statement: st.Statement, mask: Mask | None = None) -> str:
             head = (
                 f"CREATE {_flags(statement.or_replace)}MATERIALIZED VIEW {_exists(statement.if_not_exists)}"
             )
-            lines = [f"{head}{identifier(statement.name)} AS", st.query_text(statement.query)]
+            options = f" WITH ({', '.join(_pairs(statement.options, printed))})" if statement.options else ""
+            lines = [f"{head}{identifier(statement.name)}{options} AS", st.query_text(statement.query)]
             return "\n".join(lines + ([_EMITS[statement.emit]] if statement.emit else []))
         case st.Drop():
             kind = {"source": "SOURCE", "view": "MATERIALIZED VIEW", "sink": "SINK"}[statement.kind]
@@ -46,7 +47,12 @@ def to_sql(statement: st.Statement, mask: Mask | None = None) -> str:
             return f"SHOW CREATE {statement.kind.upper()} {identifier(statement.name)}"
         case st.Describe():
             extended = "EXTENDED " if statement.extended else ""
-            return f"DESCRIBE {extended}{statement.kind.upper()} {identifier(statement.name)}"
+            kind = f"{statement.kind.upper()} " if statement.kind else ""
+            return f"DESCRIBE {extended}{kind}{identifier(statement.name)}"
+        case st.StartView():
+            return f"START VIEW {identifier(statement.name)}"
+        case st.StopView():
+            return f"STOP VIEW {identifier(statement.name)}"
         case st.Explain():
             return f"EXPLAIN {to_sql(statement.statement, mask)}"
         case st.Select():

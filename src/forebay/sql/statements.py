@@ -99,9 +99,12 @@ class AlterSource(_Statement):
 
 @dataclass(frozen=True)
 class CreateView(_Statement):
+    """Options are those of `forebay.views.options`."""
+
     name: str
     query: exp.Expression
     emit: Emit | None = None
+    options: Mapping[str, OptionValue] = field(default_factory=dict)
     if_not_exists: bool = False
     or_replace: bool = False
 
@@ -127,9 +130,21 @@ class ShowCreate(_Statement):
 
 @dataclass(frozen=True)
 class Describe(_Statement):
-    kind: Literal["source", "view"]
+    """`kind` is None where it was not said."""
+
+    kind: Literal["source", "view"] | None
     name: str
     extended: bool = False
+
+
+@dataclass(frozen=True)
+class StartView(_Statement):
+    name: str
+
+
+@dataclass(frozen=True)
+class StopView(_Statement):
+    name: str
 
 
 @dataclass(frozen=True)
@@ -194,6 +209,8 @@ Statement: TypeAlias = (
     | Explain
     | Select
     | Subscribe
+    | StartView
+    | StopView
     | ReplayDeadLetters
     | DiscardDeadLetters
     | ReopenDeadLetters

@@ -1,0 +1,35 @@
+"""The options of a view, each declared once: what `CREATE MATERIALIZED VIEW … WITH (…)` takes."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from forebay.options import Kind, Option, OptionTable
+
+BEGINNING, NOW = "beginning", "now"
+
+
+def _start(text: str) -> str | int:
+    """`beginning`, `now`, or milliseconds since 1970."""
+    word = text.strip().lower()
+    if word in (BEGINNING, NOW):
+        return word
+    if word.isdigit():
+        return int(word)
+    when = datetime.fromisoformat(text.strip())
+    return int((when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp() * 1000)
+
+
+VIEW = OptionTable(
+    title="a view",
+    options=(
+        Option(
+            "start",
+            Kind("start", _start, "'beginning', 'now', or a time such as '2026-01-31 12:00:00' (UTC)"),
+            "where the view begins in its sources: at their beginning, at what comes from now on, or at the first record "
+            "of that time; it is settled when the view is created",
+            BEGINNING,
+            "now",
+        ),
+    ),
+)
