@@ -232,7 +232,7 @@ def _task(source: KafkaSource, policy: ErrorPolicy, folder: Path) -> int:
     limiter = SharedLimiter(folder / "bucket", policy.max_per_second) if policy.max_per_second else None
     rows = 0
     for split in source.plan_batches(source.initial_offsets(), source.end_offsets(), 2):
-        bulk = BulkLetters.open("alone", policy, source.options) if letters else None
+        bulk = BulkLetters.open("alone", policy, source.options, split.topic_ids()) if letters else None
         router = Router("alone", policy, split, folder, _no_plain_letters, limiter, bulk)
         source.wanted = router.wanted
         for batch in source.read_batch(split):

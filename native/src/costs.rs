@@ -82,7 +82,7 @@ pub fn costs(
     brief.brief = true;
     skipping.keep(Keep { most: 0, whole: false, told: 0 });
     routing.keep(Keep { most: usize::MAX, whole: true, told: 0 });
-    let form = Form::new("source", Carried { value: true, most: 1 << 20 });
+    let form = Form::new("source", Carried { value: true, most: 1 << 20 }, HashMap::new());
     let mut post = Post::new(Client::get(Settings::new(&[])?)?, "letters".into(), form, Duration::ZERO);
     post.origins(std::iter::once(("topic", 0)));
     post.assume_partitions(1);

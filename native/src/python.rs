@@ -309,9 +309,10 @@ impl PyLetters {
         carries_value: bool,
         most: usize,
         patience_ms: u64,
+        topic_ids: HashMap<String, String>,
     ) -> PyResult<Self> {
         let client = Client::get(Settings::new(&settings).map_err(value_error)?).map_err(value_error)?;
-        let form = Form::new(source, Carried { value: carries_value, most });
+        let form = Form::new(source, Carried { value: carries_value, most }, topic_ids);
         let post = Post::new(client, topic, form, Duration::from_millis(patience_ms));
         Ok(PyLetters { post: Arc::new(Mutex::new(post)) })
     }

@@ -20,8 +20,8 @@ from confluent_kafka import Producer
 from sessions import connect
 from support import QUIET, Cluster, eventually
 
+from forebay.deadletter.identity import Identity
 from forebay.deadletter.letter import Letter
-from forebay.deadletter.outcomes import identity_text
 
 KILLS = int(os.environ.get("FOREBAY_CHAOS_KILLS", "4"))
 SEED = int(os.environ.get("FOREBAY_CHAOS_SEED", str(random.randrange(1_000_000))))
@@ -99,7 +99,7 @@ def test_each_letter_is_sent_once_however_often_the_replay_is_killed(
     assert in_the_middle or KILLS < 5, "no kill fell into a transaction: this has shown nothing"
     sent = case.read(case.topic)
     times = Counter(dict(message.headers())["forebay.replayed.from"].decode() for message in sent)
-    expected = {identity_text((case.topic, number % 2, number // 2)): number for number in range(LETTERS)}
+    expected = {Identity(case.topic, number % 2, number // 2).place: number for number in range(LETTERS)}
     assert set(times) == set(expected)
     assert [id for id, count in times.items() if count != 1] == []
     for message in sent:

@@ -62,7 +62,7 @@ def run(
     """One task over all that the topic holds, and how many good rows it gave."""
     start = source.initial_offsets()
     [split] = source.plan_batches(start, source.latest_offsets(start, None), 1)
-    made = BulkLetters.open("s", policy, source.options) if bulk else None
+    made = BulkLetters.open("s", policy, source.options, split.topic_ids()) if bulk else None
     assert bulk == (made is not None)
     assert policy.topic is not None
     plain = KafkaDestination("s", policy.topic, source.options, policy.brokers)
@@ -118,6 +118,7 @@ def test_both_write_the_same_letters_to_the_last_byte(
     for message in found[0]:
         letter = Letter.from_kafka(message.key(), message.value(), message.headers())
         assert now - 60_000 < letter.failed_at_ms <= now + 1000
+        assert letter.topic_id
         assert abs(message.timestamp()[1] - letter.failed_at_ms) < 5_000
 
 
@@ -185,10 +186,10 @@ def test_letters_of_a_broker_that_comes_back_are_all_there(
     dlq = other.make_topic(1)
     source = source_of(cluster, BAD)
     policy = ErrorPolicy("dead_letter", dlq, brokers=mortal_broker.bootstrap_servers)
-    made = BulkLetters.open("s", policy, source.options)
-    assert made is not None
     start = source.initial_offsets()
     [split] = source.plan_batches(start, source.latest_offsets(start, None), 1)
+    made = BulkLetters.open("s", policy, source.options, split.topic_ids())
+    assert made is not None
     plain = KafkaDestination("s", dlq, source.options, policy.brokers)
     router = Router("s", policy, split, tmp_path, lambda: plain, None, made)
     source.wanted = router.wanted

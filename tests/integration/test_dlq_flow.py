@@ -10,10 +10,11 @@ import letters as make
 import pytest
 from confluent_kafka import TopicPartition
 from letters import COLUMNS, NO_ID, TEXT_PRICE, Case
-from sessions import caught_up, connect, create_source, name, rows
+from sessions import BASE_MS, caught_up, connect, create_source, name, rows
 from support import Cluster
 
 import forebay
+from forebay.errors import UnknownObjectError
 
 DLQ = "ON ERROR = 'dead_letter' WITH ({})"
 
@@ -24,11 +25,14 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[forebay.Sessio
         yield made
 
 
-def started(session: forebay.Session, case: Case, **clause: str | int) -> str:
+def started(
+    session: forebay.Session, case: Case, *, startup_mode: str = "group-offsets", **clause: str | int
+) -> str:
     """The source with this clause, and a view over it; the view's name."""
     given = {"dead_letter_topic": case.dlq, **clause}
     listed = ", ".join(f"{key} = '{value}'" for key, value in given.items() if value)
-    made = create_source(case.cluster, case.source, case.topic, COLUMNS, auto_offset_reset="earliest")
+    where = {"startup_mode": startup_mode, "auto_offset_reset": "earliest"}
+    made = create_source(case.cluster, case.source, case.topic, COLUMNS, **where)
     view = f"{case.source}_v"
     session.execute(
         f"{made} {DLQ.format(listed)}; CREATE MATERIALIZED VIEW {view} AS SELECT id, price FROM {case.source}"
@@ -150,3 +154,83 @@ def test_letters_are_found_after_the_policy_was_altered(session: forebay.Session
     assert len(list(session.dead_letters(case.source, topic=case.dlq))) == 1
     other = name("other")
     assert list(session.dead_letters(case.source, topic=other)) == []
+
+
+def made_again(session: forebay.Session, case: Case) -> None:
+    """The source's topic is deleted and created, and its view begins anew. Letters and ledger stay."""
+    session.sql(f"DROP MATERIALIZED VIEW {case.source}_v")
+    case.cluster.delete_topic(case.topic)
+    case.cluster.make_topic(1, name=case.topic)
+
+
+def view_again(session: forebay.Session, case: Case) -> None:
+    session.sql(f"CREATE MATERIALIZED VIEW {case.source}_v AS SELECT id, price FROM {case.source}")
+    caught_up(session)
+
+
+@pytest.mark.parametrize("destination", ["topic", "path"])
+@pytest.mark.parametrize("first", ["open", "replayed", "discarded"])
+def test_a_letter_of_a_topic_that_was_made_again_is_another_letter(
+    session: forebay.Session, cluster: Cluster, tmp_path: Path, destination: str, first: str
+) -> None:
+    """Though it is about the same bytes, at the same offset, of the same time."""
+    case = make.case(cluster, partitions=1)
+    place = (
+        {"dead_letter_topic": "", "dead_letter_path": str(tmp_path / "letters")}
+        if destination == "path"
+        else {}
+    )
+    target = cluster.make_topic(1)
+    started(session, case, startup_mode="earliest", **place)
+    cluster.produce(case.topic, [NO_ID], key=b"k", timestamp=BASE_MS)
+    caught_up(session)
+    if first == "replayed":
+        assert session.dead_letters(case.source).replay(to=target).sent == 1
+    elif first == "discarded":
+        assert session.dead_letters(case.source).discard("junk") == 1
+    made_again(session, case)
+    cluster.produce(case.topic, [NO_ID], key=b"k", timestamp=BASE_MS)
+    view_again(session, case)
+
+    letters = session.dead_letters(case.source)
+    found = sorted(letters, key=lambda entry: entry.letter.failed_at_ms)
+    assert [(entry.id, str(entry.outcome.state)) for entry in found] == [
+        (f"{case.topic}/0/0", first),
+        (f"{case.topic}/0/0", "open"),
+    ]
+    ids = [entry.letter.topic_id for entry in found]
+    assert len(set(ids)) == 2
+    assert all(ids)
+    with pytest.raises(UnknownObjectError) as ambiguous:
+        letters.get(f"{case.topic}/0/0")
+    assert all(f"{case.topic}/0/0/{id}" in ambiguous.value.remedy for id in ids)
+    assert letters.get(f"{case.topic}/0/0/{ids[1]}") == found[1]
+    assert letters.where(f"topic_id = '{ids[0]}'").replay(to=target).sent == (1 if first == "open" else 0)
+    assert letters.only([f"{case.topic}/0/0/{ids[1]}"]).replay(to=target).sent == 1
+    assert letters.replay(to=target).sent == 0
+    told = [dict(m.headers())["forebay.replayed.from"].decode() for m in case.read(target)]
+    sent = ids if first != "discarded" else ids[1:]
+    assert told == [f"{case.topic}/0/0/{id}" for id in sent]
+
+
+def test_what_was_kept_out_of_a_topic_that_was_made_again_is_gone_and_its_successor_is_not_read_for_it(
+    session: forebay.Session, cluster: Cluster
+) -> None:
+    case = make.case(cluster, partitions=1)
+    started(session, case, startup_mode="earliest", max_errors_per_second=10)
+    cluster.produce(case.topic, [b"{"] * 200)
+    caught_up(session)
+    before = len(list(session.dead_letters(case.source)))
+    assert before < 100
+    made_again(session, case)
+    cluster.produce(case.topic, [b"["] * 150)
+    view_again(session, case)
+    after = len(list(session.dead_letters(case.source))) - before
+    assert after < 100
+    for dry in (True, False):
+        report = session.dead_letters(case.source).recover(dry_run=dry)
+        assert (report.kept_out, report.gone) == (350 - before - after, 200 - before)
+        assert (report.recovered, report.changed) == (150 - after, 0)
+    values = [entry.letter.value for entry in session.dead_letters(case.source)]
+    assert (values.count(b"{"), values.count(b"[")) == (before, 150)
+    assert session.dead_letters(case.source).recover().kept_out == 0

@@ -143,7 +143,7 @@ def test_a_dead_letter_of_a_handler_is_the_record_with_the_reason_and_durable_be
     pool = pool_on(cluster, topic, dead_letter_topic=letters, max_attempts=2, name="billing")
     asyncio.run(run_until(pool, handle, lambda: pool.stats().completed == 1))
     (letter,) = letters_in(cluster, letters, "billing")
-    assert letter.identity == (topic, 0, 0)
+    assert letter.identity == (topic, 0, 0, "")
     assert (letter.key, letter.value, letter.headers) == (b"k", b"bad", (("h", b"1"),))
     assert (letter.kind, letter.message, letter.timestamp_ms) == (
         "LookupError",

@@ -53,7 +53,7 @@ def test_a_dead_letter_is_the_record_addressed_to_its_agent(
     job = Job(None, 2, 0, "", place)
     letter = letter_of(job, agent, b"k", value, before, ValueError("no"), 5, 4)
     assert Letter.from_kafka(*letter.to_kafka()) == letter
-    assert (letter.identity, letter.kind, letter.message) == (place, "ValueError", "attempt 3: no")
+    assert (letter.identity[:3], letter.kind, letter.message) == (place, "ValueError", "attempt 3: no")
     replayed = job_of(letter.headers, ("log", 0, 0))
     assert (replayed.agent, replayed.failed) == (agent, 0)
 

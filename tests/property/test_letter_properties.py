@@ -36,6 +36,7 @@ def letters(draw: st.DrawFn) -> Letter:
         field=draw(st.none() | st.text(max_size=10)),
         stage=draw(st.sampled_from(["KEY", "VALUE"])),
         size=len(value or b""),
+        topic_id=draw(st.text(max_size=22)),
     )
     how = draw(st.sampled_from(["whole", "cut", "without"]))
     if how == "cut":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,9 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from forebay.deadletter.explain import dump
+from forebay.deadletter.identity import Identity
 from forebay.deadletter.letter import Letter
 from forebay.deadletter.locate import locate
-from forebay.deadletter.outcomes import OPEN, Intent, Outcomes, State, identity_text, mark_of, parse_identity
+from forebay.deadletter.outcomes import OPEN, Intent, Outcomes, State, mark_of
 from forebay.deadletter.repair import RepairError, checked, function, merge_patch
 from forebay.deadletter.seen import Seen
 from forebay.errors import OptionValueError
@@ -31,23 +33,50 @@ def letter(value: bytes | None) -> Letter:
     some.from_regex(r"[a-zA-Z0-9._-]{1,20}", fullmatch=True),
     some.integers(0, 2**31 - 1),
     some.integers(0, 2**63 - 1),
+    some.from_regex(r"[a-zA-Z0-9+/_-]{0,22}", fullmatch=True),
 )
-def test_an_identity_survives_its_text(topic: str, partition: int, offset: int) -> None:
-    assert parse_identity(identity_text((topic, partition, offset))) == (topic, partition, offset)
+def test_an_identity_survives_its_text(topic: str, partition: int, offset: int, id: str) -> None:
+    identity = Identity(topic, partition, offset, id)
+    assert Identity.parse(str(identity)) == identity
+    assert identity.is_named_by(Identity.parse(identity.place))
+    assert not identity.is_named_by(identity._replace(topic_id=id + "x"))
 
 
 @pytest.mark.parametrize("text", ["", "t", "t/1", "/1/2", "t/x/2", "t/-1/2", "t/1/"])
 def test_what_is_no_identity_is_refused(text: str) -> None:
     with pytest.raises(ValueError):  # noqa: PT011
-        parse_identity(text)
+        Identity.parse(text)
 
 
-@given(some.lists(some.tuples(some.sampled_from("ab"), some.integers(0, 2), some.integers(0, 3_000))))
-def test_seen_is_a_set(identities: list[tuple[str, int, int]]) -> None:
+IDENTITIES = some.builds(
+    Identity,
+    some.sampled_from("ab"),
+    some.integers(0, 2),
+    some.integers(0, 3_000),
+    some.sampled_from(["x", "y"]),
+)
+
+
+@given(some.lists(IDENTITIES))
+def test_seen_is_a_set(identities: list[Identity]) -> None:
     seen, plain = Seen(), set()
     for identity in identities:
-        assert seen.add(identity) == (identity not in plain)
+        assert seen.add(identity, "any") == (identity not in plain)
         plain.add(identity)
+
+
+@given(
+    some.lists(some.tuples(IDENTITIES.map(lambda each: each._replace(topic_id="")), some.sampled_from("mn")))
+)
+def test_letters_that_do_not_know_their_topics_id_are_told_apart_by_their_marks(
+    letters: list[tuple[Identity, str]],
+) -> None:
+    seen, plain = Seen(), set()
+    for identity, mark in letters:
+        assert seen.add(identity, mark) == ((identity, mark) not in plain)
+        plain.add((identity, mark))
+        # Written again by a version that knows the id, it is still the same letter.
+        assert not seen.add(identity._replace(topic_id="x"), mark)
 
 
 @pytest.fixture
@@ -58,7 +87,7 @@ def outcomes(tmp_path: Path) -> Any:
 
 
 def test_an_outcome_goes_from_open_to_failed_again(outcomes: Outcomes, tmp_path: Path) -> None:
-    first, second = letter(b"x"), ("t", 0, 9)
+    first, second = letter(b"x"), Identity("t", 0, 9)
     intent = Intent("r1", "t", {0: 5}, {first.identity: mark_of(first)})
     assert outcomes.of("s", first) == OPEN
     outcomes.intend("s", intent)
@@ -93,6 +122,50 @@ def test_an_outcome_is_of_one_record_and_not_of_another_at_its_place(outcomes: O
         assert outcomes.of("s", other) == OPEN
     unread = replace(first, size=-1, value=None)
     assert outcomes.of("s", unread).state is State.discarded
+
+
+def test_an_outcome_is_of_the_topic_that_the_record_was_in(outcomes: Outcomes) -> None:
+    """Also where all that the record shows is the same."""
+    first, other = replace(letter(b"x"), topic_id="one"), replace(letter(b"x"), topic_id="two")
+    outcomes.discard("s", {first.identity: mark_of(first)}, "junk")
+    assert outcomes.of("s", first).state is State.discarded
+    assert outcomes.of("s", other) == OPEN
+    outcomes.discard("s", {other.identity: mark_of(other)}, "junk, too")
+    outcomes.reopen("s", [first.identity])
+    assert outcomes.of("s", first) == OPEN
+    assert outcomes.of("s", other).reason == "junk, too"
+
+
+def test_what_an_older_version_wrote_down_is_still_known(tmp_path: Path) -> None:
+    path = tmp_path / "catalog.db"
+    old = sqlite3.connect(path)
+    old.executescript("""
+        CREATE TABLE dead_letter_outcomes (
+            source TEXT NOT NULL, topic TEXT NOT NULL, partition INTEGER NOT NULL, "offset" INTEGER NOT NULL,
+            mark TEXT NOT NULL, state TEXT NOT NULL, at_ms INTEGER NOT NULL, reason TEXT, replay_id TEXT, target_topic TEXT,
+            target_partition INTEGER, target_offset INTEGER, PRIMARY KEY (source, topic, partition, "offset")
+        ) WITHOUT ROWID;
+        CREATE INDEX dead_letter_replays ON dead_letter_outcomes (replay_id);
+        CREATE TABLE dead_letter_intents (
+            replay_id TEXT PRIMARY KEY, source TEXT NOT NULL, target TEXT NOT NULL, since TEXT NOT NULL, letters TEXT NOT NULL
+        );
+        INSERT INTO dead_letter_outcomes VALUES ('s', 't', 0, 0, 'None:1:-', 'replayed', 5, NULL, 'r', 't', 0, 9);
+        INSERT INTO dead_letter_intents VALUES ('q', 's', 't', '{"0": 3}', '[["t", 0, 7, "m"]]');
+    """)
+    old.close()
+    for _ in range(2):
+        outcomes = Outcomes(path)
+        try:
+            for id in ("", "known by now"):
+                assert outcomes.of("s", replace(letter(b"x"), topic_id=id)).state is State.replayed
+                assert outcomes.of("s", replace(letter(b"xx"), topic_id=id)) == OPEN
+            assert outcomes.intents("s") == [Intent("q", "t", {0: 3}, {Identity("t", 0, 7): "m"}, "")]
+            found = {
+                row[0] for row in outcomes._db.execute("SELECT name FROM sqlite_master WHERE type = 'index'")
+            }
+            assert {"dead_letter_replays", "dead_letter_states"} <= found
+        finally:
+            outcomes.close()
 
 
 def test_the_transactional_id_of_a_source_stays(outcomes: Outcomes) -> None:

@@ -18,7 +18,7 @@ from forebay.deadletter.writer import FileDestination, MemoryDestination
 from forebay.errors import BadRecordError, OptionError, TooManyErrorsError
 from forebay.kafka.offsets import KafkaSplit, Range
 
-SPLIT = KafkaSplit((Range("t", 0, 0, 100),))
+SPLIT = KafkaSplit((Range("t", 0, 0, 100),), (("t", "its id"),))
 
 
 def bad(offset: int, value: bytes | None = b"{", before: int = 0) -> RejectedRecord:
@@ -57,7 +57,7 @@ def test_dead_letter_keeps_the_record_and_flushes_before_the_end(tmp_path: Path)
     assert memory.flushed == made.letters == 2
     first, second = memory.letters
     assert (first.identity, first.key, first.value, first.headers) == (
-        ("t", 0, 1),
+        ("t", 0, 1, "its id"),
         b"k",
         b"{",
         (("h", None),),
@@ -103,7 +103,7 @@ def test_what_the_limit_keeps_out_is_in_the_ledger_and_a_range_that_is_gone_is_n
     made.finish()
     assert [letter.offset for letter in memory.letters] == [1, 2]
     assert made.wanted.most() == 0
-    assert made.limited == [Stretch("t", 0, 5, 51, 6)]
+    assert made.limited == [Stretch("t", 0, 5, 51, 6, "its id")]
 
 
 def test_a_task_tells_of_a_few_bad_records_and_counts_the_others(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from pyspark.sql.types import LongType, StructField, StructType
 from forebay.catalog import BatchRecord, Catalog, QueryState
 from forebay.connectors.contract import HealthStatus, SourceConfig, SourceConnector, Stretch
 from forebay.connectors.datagen import DatagenSource
+from forebay.deadletter.identity import Identity
 from forebay.deadletter.outcomes import Outcomes
 from forebay.errors import CommitError, ForebayError, OptionValueError
 from forebay.runtime import health
@@ -131,14 +132,14 @@ def test_a_source_without_records_has_counters_that_are_0(home: Home) -> None:
 def test_what_was_done_with_letters_is_told_and_what_is_still_in_the_ledger(home: Home) -> None:
     limited = (Stretch("t", 0, 5, 9, 3), Stretch("t", 1, 0, 1, 1))
     home.catalog.record_batch(replace(BATCH, limited=limited))
-    home.outcomes.discard("s", {("t", 0, 1): "", ("t", 0, 2): ""}, "load test")
-    home.outcomes.discard("another", {("t", 0, 1): ""}, "load test")
+    home.outcomes.discard("s", {Identity("t", 0, 1): "", Identity("t", 0, 2): ""}, "load test")
+    home.outcomes.discard("another", {Identity("t", 0, 1): ""}, "load test")
     found = home.samples()
     assert found["forebay_source_ledger_records", "s"] == 4
     states = {key[2]: value for key, value in found.items() if key[0] == "forebay_source_settled_letters"}
     assert states == {"replayed": 0, "failed_again": 0, "discarded": 2}
     home.catalog.settle_ledger("s", limited[0])
-    home.outcomes.reopen("s", [("t", 0, 1)])
+    home.outcomes.reopen("s", [Identity("t", 0, 1)])
     found = home.samples()
     assert found["forebay_source_ledger_records", "s"] == 1
     assert found["forebay_source_settled_letters", "s", "discarded"] == 1

@@ -7,10 +7,11 @@ use crate::kafka::batches::Record;
 use crate::kafka::wire::{put_var_bytes, put_varlong};
 use crate::refusal::{Kind, Refusal};
 use ring::digest;
+use std::collections::HashMap;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// The headers that every letter has, and what those that differ take more, in bytes.
-const FIXED: usize = 700;
+const FIXED: usize = 750;
 
 /// The names of headers whose values differ, each with its length in front, as a record batch has it.
 const OFFSET: &[u8; 24] = b"\x2e__connect.errors.offset";
@@ -34,6 +35,8 @@ pub struct Carried {
 pub struct Form {
     source: String,
     carried: Carried,
+    /// Of the topics that records are from, where they are known.
+    ids: HashMap<String, String>,
 }
 
 /// The headers that are the same in all letters of a partition, a kind, a stage and a millisecond, up to where
@@ -41,6 +44,8 @@ pub struct Form {
 #[derive(Default)]
 pub struct Head {
     bytes: Vec<u8>,
+    /// How many headers these are, with that of the offset.
+    count: usize,
     now: i64,
 }
 
@@ -57,29 +62,35 @@ pub fn now() -> i64 {
 }
 
 impl Form {
-    pub fn new(source: &str, carried: Carried) -> Self {
-        Form { source: source.into(), carried }
+    pub fn new(source: &str, carried: Carried, ids: HashMap<String, String>) -> Self {
+        Form { source: source.into(), carried, ids }
     }
 
     pub fn head(&self, topic: &str, number: i32, kind: Kind, of_key: bool, now: i64) -> Head {
         let stage = if of_key { "KEY_CONVERTER" } else { "VALUE_CONVERTER" };
-        let mut bytes = Vec::new();
-        for (name, value) in [
+        let now_text = now.to_string();
+        let number = number.to_string();
+        let mut told = vec![
             ("__connect.errors.topic", topic),
-            ("__connect.errors.partition", &number.to_string()),
-            ("__connect.errors.connector.name", &self.source),
+            ("__connect.errors.partition", number.as_str()),
+            ("__connect.errors.connector.name", self.source.as_str()),
             ("__connect.errors.stage", stage),
             ("__connect.errors.class.name", "forebay"),
             ("__connect.errors.exception.class.name", kind.name()),
             ("forebay.source", &self.source),
             ("forebay.error.kind", kind.name()),
-            ("forebay.failed.at.ms", &now.to_string()),
-        ] {
+            ("forebay.failed.at.ms", now_text.as_str()),
+        ];
+        if let Some(id) = self.ids.get(topic) {
+            told.push(("forebay.topic.id", id.as_str()));
+        }
+        let mut bytes = Vec::new();
+        for (name, value) in &told {
             put_text(&mut bytes, name);
             put_text(&mut bytes, value);
         }
         bytes.extend_from_slice(OFFSET);
-        Head { bytes, now }
+        Head { bytes, count: told.len() + 1, now }
     }
 
     /// A letter takes about so many bytes, and hardly ever more.
@@ -114,7 +125,8 @@ impl Form {
         let timestamp = record.and_then(|record| record.timestamp);
         let hidden = value.filter(|value| shown.is_none_or(|shown| shown.len() < value.len()));
         let optional = [path.is_some(), timestamp.is_some(), hidden.is_some()];
-        let count = own_count + 14 + optional.iter().filter(|there| **there).count();
+        // Those of the head, and two messages, the size and the count of the record's own.
+        let count = own_count + head.count + 4 + optional.iter().filter(|there| **there).count();
         put_varlong(out, count as i64);
         if own_count > 0 {
             out.extend_from_slice(own);

@@ -6,7 +6,6 @@ SQL that made them, with secrets masked: a secret is never written to disk.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import sqlite3
 import threading
@@ -20,6 +19,7 @@ from typing import Any
 
 from forebay.connectors.contract import Stretch
 from forebay.deadletter.ledger import NEAR
+from forebay.sqlite import is_current, prepare
 
 RATE_WINDOW_MS = 10_000  # errors a second are told over this long
 BATCHES_KEPT = 1_000  # per view: enough to look back some minutes, small enough to read at once
@@ -55,8 +55,8 @@ CREATE TABLE IF NOT EXISTS beginnings (
 );
 CREATE TABLE IF NOT EXISTS dead_letter_ledger (
     source TEXT NOT NULL, topic TEXT NOT NULL, partition INTEGER NOT NULL, start INTEGER NOT NULL,
-    "end" INTEGER NOT NULL, count INTEGER NOT NULL, at_ms INTEGER NOT NULL,
-    PRIMARY KEY (source, topic, partition, start)
+    "end" INTEGER NOT NULL, count INTEGER NOT NULL, topic_id TEXT NOT NULL DEFAULT '',
+    at_ms INTEGER NOT NULL, PRIMARY KEY (source, topic, partition, start, topic_id)
 );
 """
 
@@ -147,19 +147,13 @@ class Catalog:
         path.chmod(0o600)
         self._connection.row_factory = sqlite3.Row
         self._connection.execute("PRAGMA journal_mode=WAL")
-        self._connection.executescript(_SCHEMA)
-        self._upgrade()
+        if not is_current(self._connection, _SCHEMA):
+            with self._transaction(durable=True) as db:
+                prepare(db, _SCHEMA)
+        self._upgrade_quotes()
 
-    def _upgrade(self) -> None:
-        """What an earlier version kept is brought up to date: counts that there were not, queries in other quotes."""
-        known = [row["name"] for row in self._rows("PRAGMA table_info(totals)")]
-        for name in ("skipped", "dlq", "rate_limited", "last_error_ms"):
-            if name not in known:
-                with contextlib.suppress(sqlite3.OperationalError):  # another process was first
-                    self._connection.execute(
-                        f"ALTER TABLE totals ADD COLUMN {name} INTEGER NOT NULL DEFAULT 0"
-                    )
-
+    def _upgrade_quotes(self) -> None:
+        """Queries that an earlier version kept are in other quotes."""
         for view in self.all("view"):
             if '"' in view.sql:
                 # Before, text could stand in double quotes. What reads SQL is loaded only where there may be some.
@@ -337,7 +331,7 @@ class Catalog:
     def ledger(self, source: str) -> list[Stretch]:
         """What the rate limit kept out, see `deadletter/ledger.py` for how to read it."""
         rows = self._rows(
-            'SELECT topic, partition, start, "end", count FROM dead_letter_ledger WHERE source = ? '
+            'SELECT topic, partition, start, "end", count, topic_id FROM dead_letter_ledger WHERE source = ? '
             "ORDER BY topic, partition, start",
             source,
         )
@@ -348,8 +342,8 @@ class Catalog:
         with self._transaction() as db:
             db.execute(
                 "DELETE FROM dead_letter_ledger WHERE source = ? AND topic = ? AND partition = ? AND start >= ? "
-                'AND "end" <= ?',
-                (source, stretch.topic, stretch.partition, stretch.start, stretch.end),
+                'AND "end" <= ? AND topic_id = ?',
+                (source, stretch.topic, stretch.partition, stretch.start, stretch.end, stretch.topic_id),
             )
 
     def batches(self, view: str, limit: int = 50) -> list[tuple[int, int, int, int, int]]:
@@ -388,17 +382,18 @@ def _note_errors(db: sqlite3.Connection, record: BatchRecord, now: int) -> None:
 def _enter(db: sqlite3.Connection, source: str, new: Stretch, now: int) -> None:
     """Into the ledger; what lies near is one stretch with it. Another view's is the same records again."""
     near = db.execute(
-        'SELECT topic, partition, start, "end", count FROM dead_letter_ledger WHERE source = ? AND topic = ? '
-        'AND partition = ? AND start < ? AND "end" > ?',
-        (source, new.topic, new.partition, new.end + NEAR, new.start - NEAR),
+        'SELECT topic, partition, start, "end", count, topic_id FROM dead_letter_ledger WHERE source = ? AND topic = ? '
+        'AND partition = ? AND start < ? AND "end" > ? AND topic_id = ?',
+        (source, new.topic, new.partition, new.end + NEAR, new.start - NEAR, new.topic_id),
     ).fetchall()
     for row in near:
         known = Stretch(*row)
         overlap = known.start < new.end and new.start < known.end
         bad = max(known.bad, new.bad) if overlap else known.bad + new.bad
-        new = Stretch(new.topic, new.partition, min(known.start, new.start), max(known.end, new.end), bad)
+        new = new._replace(start=min(known.start, new.start), end=max(known.end, new.end), bad=bad)
         db.execute(
-            "DELETE FROM dead_letter_ledger WHERE source = ? AND topic = ? AND partition = ? AND start = ?",
-            (source, known.topic, known.partition, known.start),
+            "DELETE FROM dead_letter_ledger WHERE source = ? AND topic = ? AND partition = ? AND start = ? "
+            "AND topic_id = ?",
+            (source, known.topic, known.partition, known.start, known.topic_id),
         )
-    db.execute("INSERT INTO dead_letter_ledger VALUES (?, ?, ?, ?, ?, ?, ?)", (source, *new, now))
+    db.execute("INSERT INTO dead_letter_ledger VALUES (?, ?, ?, ?, ?, ?, ?, ?)", (source, *new, now))

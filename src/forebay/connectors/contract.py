@@ -79,6 +79,10 @@ class Split:
         """
         return ()
 
+    def topic_ids(self) -> Mapping[str, str]:
+        """What tells each topic from one of its name before or after it, where that is known."""
+        return {}
+
 
 class RawRecord(NamedTuple):
     """A record as it is in the log, byte for byte."""
@@ -122,6 +126,7 @@ class Stretch(NamedTuple):
     start: int
     end: int
     bad: int
+    topic_id: str = ""  # empty where it is not known
 
 
 @dataclass(frozen=True)

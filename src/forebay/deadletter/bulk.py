@@ -8,6 +8,7 @@ large, and all of them where its TLS does not take the broker's certificate.
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from typing import Any
 
 from confluent_kafka import KafkaError
@@ -31,8 +32,10 @@ class BulkLetters:
         self._plain = plain
 
     @staticmethod
-    def open(source: str, policy: ErrorPolicy, options: Options) -> BulkLetters | None:
-        """None where letters are for the plain writer."""
+    def open(
+        source: str, policy: ErrorPolicy, options: Options, topic_ids: Mapping[str, str]
+    ) -> BulkLetters | None:
+        """None where letters are for the plain writer. `topic_ids` are those of the topics that the task reads."""
         module = native()
         if module is None or policy.topic is None:
             return None
@@ -41,7 +44,9 @@ class BulkLetters:
             settings["bootstrap.servers"] = policy.brokers
         carried = policy.include_raw, policy.max_raw_bytes
         try:
-            handle = module.Letters(native_settings(settings), policy.topic, source, *carried, PATIENCE_MS)
+            handle = module.Letters(
+                native_settings(settings), policy.topic, source, *carried, PATIENCE_MS, dict(topic_ids)
+            )
         except ValueError:
             return None  # the reader of the same settings has said so
         return BulkLetters(handle, KafkaDestination(source, policy.topic, options, policy.brokers))

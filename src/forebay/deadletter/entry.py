@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+from forebay.deadletter.identity import Identity
 from forebay.deadletter.letter import REPLAY_ID, REPLAYED_FROM, Letter
-from forebay.deadletter.outcomes import Identity, Outcome, identity_text, parse_identity
+from forebay.deadletter.outcomes import Outcome
 
 if TYPE_CHECKING:  # listing letters does without it
     import pyarrow as pa
@@ -29,7 +30,7 @@ class Entry:
     @property
     def id(self) -> str:
         """`topic/partition/offset` of the record: what `show` takes."""
-        return identity_text(self.letter.identity)
+        return self.letter.identity.place
 
     @property
     def identity(self) -> Identity:
@@ -39,7 +40,7 @@ class Entry:
     def replayed_from(self) -> str | None:
         """The id of the letter that this one's record is a replay of, if it is one."""
         told = replayed_from(self.letter)
-        return identity_text(told[1]) if told else None
+        return told[1].place if told else None
 
     def row(self, names: Sequence[str] | None = None) -> dict[str, Any]:
         """The columns of these names, or all of them."""
@@ -61,7 +62,7 @@ def replayed_from(letter: Letter) -> tuple[str, Identity] | None:
     if len(told) < 2:
         return None
     try:
-        return told[REPLAY_ID].decode(), parse_identity(told[REPLAYED_FROM].decode())
+        return told[REPLAY_ID].decode(), Identity.parse(told[REPLAYED_FROM].decode())
     except ValueError:
         return None  # somebody else's header of that name
 
@@ -85,7 +86,7 @@ def _target(entry: Entry) -> str | None:
     made = entry.outcome
     if made.target_topic is None or made.target_partition is None or made.target_offset is None:
         return None
-    return identity_text((made.target_topic, made.target_partition, made.target_offset))
+    return Identity(made.target_topic, made.target_partition, made.target_offset).place
 
 
 COLUMNS: dict[str, tuple[str, Callable[[Entry], Any]]] = {
@@ -113,6 +114,7 @@ COLUMNS: dict[str, tuple[str, Callable[[Entry], Any]]] = {
     "size": ("int64", lambda e: e.letter.size),
     "complete": ("bool", lambda e: e.letter.whole),
     "id": ("string", lambda e: e.id),
+    "topic_id": ("string", lambda e: e.letter.topic_id or None),
 }
 """Name, type (as Arrow writes it) and value of each column of `forebay_catalog.dead_letters`, in order."""
 

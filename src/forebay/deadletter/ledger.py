@@ -17,10 +17,14 @@ NEAR = 1000  # bad records no further apart are in one stretch; reading so many 
 def joined(stretches: Iterable[Stretch]) -> list[Stretch]:
     """Those that lie near each other as one. Same records, same counts, ordered by place."""
     found: list[Stretch] = []
-    for each in sorted(stretches):
+    for each in sorted(stretches, key=lambda part: (_log(part), part)):
         last = found[-1] if found else None
-        if last and last[:2] == each[:2] and each.start - last.end < NEAR:
+        if last and _log(last) == _log(each) and each.start - last.end < NEAR:
             found[-1] = last._replace(end=max(last.end, each.end), bad=last.bad + each.bad)
         else:
             found.append(each)
     return found
+
+
+def _log(part: Stretch) -> tuple[str, str, int]:
+    return part.topic, part.topic_id, part.partition

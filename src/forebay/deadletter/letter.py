@@ -5,8 +5,8 @@ untouched, and behind them what happened, under Kafka Connect's names and under 
 header counts the record's own, so that a record which itself carries such names is read back exactly.
 In files and for programs it is the JSON form of F-SCHEMA-010.
 
-A task that is repeated writes its letters again. A letter's identity is where its record is, and
-whoever reads letters counts one identity once.
+A task that is repeated writes its letters again. A letter's identity is where its record is, and in which topic of
+that name; whoever reads letters counts one identity once.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal
+
+from forebay.deadletter.identity import Identity
 
 Stage = Literal["KEY", "VALUE"]
 Headers = tuple[tuple[str, bytes | None], ...]
@@ -54,11 +56,13 @@ class Letter:
     stage: Stage = "VALUE"
     size: int = 0  # bytes of the whole value; -1: not known, it was too large to be held
     sha256: str | None = None  # of the whole value, where it is not all here and was ever held
+    topic_id: str = (
+        ""  # tells the topic from one of the same name before or after it; empty where it is not known
+    )
 
     @property
-    def identity(self) -> tuple[str, int, int]:
-        """Topic, partition, offset: the same letter written twice is one letter."""
-        return self.topic, self.partition, self.offset
+    def identity(self) -> Identity:
+        return Identity(self.topic, self.partition, self.offset, self.topic_id)
 
     @property
     def whole(self) -> bool:
@@ -92,6 +96,7 @@ class Letter:
             (_OWN + "source", source),
             (_OWN + "error.kind", kind),
             (_OWN + "failed.at.ms", b"%d" % self.failed_at_ms),
+            *([(_OWN + "topic.id", _bytes(self.topic_id))] if self.topic_id else ()),
             # So far as in other letters of the partition and kind: the native writer copies it at once.
             (_CONNECT + "offset", b"%d" % self.offset),
             (_CONNECT + "exception.message", message),
@@ -131,6 +136,7 @@ class Letter:
                 stage="KEY" if told[_CONNECT + "stage"].startswith("KEY") else "VALUE",
                 size=int(told[_OWN + "size"]),
                 sha256=told.get(_OWN + "sha256"),
+                topic_id=told.get(_OWN + "topic.id", ""),
             )
         except (KeyError, ValueError) as error:
             raise NotALetterError(f"no dead letter of Forebay: {error!r}") from None
@@ -147,6 +153,7 @@ class Letter:
             "stage": self.stage,
             "timestamp": _iso(self.failed_at_ms),
             "topic": self.topic,
+            "topic_id": self.topic_id,
             "partition": str(self.partition),
             "offset": str(self.offset),
             "record_timestamp_ms": self.timestamp_ms,
@@ -176,6 +183,7 @@ class Letter:
                 stage=form["stage"],
                 size=form["size"],
                 sha256=form["sha256"],
+                topic_id=form.get("topic_id", ""),
             )
         except (KeyError, TypeError, ValueError) as error:
             raise NotALetterError(f"no dead letter of Forebay: {error!r}") from None

@@ -7,7 +7,6 @@ connection of their own that waits for the disk: a replay that is forgotten afte
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import sqlite3
@@ -20,10 +19,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
+from forebay.deadletter.identity import Identity
 from forebay.deadletter.letter import Letter
-
-Identity = tuple[str, int, int]
-"""Topic, partition and offset of the record that a letter is about."""
+from forebay.sqlite import is_current, prepare
 
 Marks = Mapping[Identity, str]
 """Letters, each with its mark: see `mark_of`."""
@@ -34,8 +32,9 @@ Sent = Mapping[Identity, tuple[int | None, int | None]]
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS dead_letter_outcomes (
     source TEXT NOT NULL, topic TEXT NOT NULL, partition INTEGER NOT NULL, "offset" INTEGER NOT NULL,
-    mark TEXT NOT NULL, state TEXT NOT NULL, at_ms INTEGER NOT NULL, reason TEXT, replay_id TEXT, target_topic TEXT,
-    target_partition INTEGER, target_offset INTEGER, PRIMARY KEY (source, topic, partition, "offset")
+    topic_id TEXT NOT NULL DEFAULT '', mark TEXT NOT NULL, state TEXT NOT NULL, at_ms INTEGER NOT NULL, reason TEXT,
+    replay_id TEXT, target_topic TEXT, target_partition INTEGER, target_offset INTEGER,
+    PRIMARY KEY (source, topic, partition, "offset", topic_id)
 ) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS dead_letter_replays ON dead_letter_outcomes (replay_id);
 CREATE INDEX IF NOT EXISTS dead_letter_states ON dead_letter_outcomes (source, state);
@@ -94,16 +93,9 @@ class Outcomes:
         self._db = sqlite3.connect(path, check_same_thread=False, timeout=30, isolation_level=None)
         self._db.execute("PRAGMA journal_mode=WAL")
         self._db.execute("PRAGMA synchronous=FULL")
-        self._db.executescript(_SCHEMA)
-        self._upgrade()
-
-    def _upgrade(self) -> None:
-        """Intents of an older version do not know which topic of that name was meant."""
-        if "target_id" not in [row[1] for row in self._db.execute("PRAGMA table_info(dead_letter_intents)")]:
-            with contextlib.suppress(sqlite3.OperationalError):  # another process was first
-                self._db.execute(
-                    "ALTER TABLE dead_letter_intents ADD COLUMN target_id TEXT NOT NULL DEFAULT ''"
-                )
+        if not is_current(self._db, _SCHEMA):
+            with self._transaction() as db:
+                prepare(db, _SCHEMA)
 
     def close(self) -> None:
         with self._lock:
@@ -123,21 +115,27 @@ class Outcomes:
     # -- states --------------------------------------------------------------------------------------
 
     def of(self, source: str, letter: Letter) -> Outcome:
+        *place, topic_id = letter.identity
         with self._lock:
-            row = self._db.execute(
-                "SELECT mark, state, at_ms, reason, replay_id, target_topic, target_partition, target_offset FROM "
-                'dead_letter_outcomes WHERE source = ? AND topic = ? AND partition = ? AND "offset" = ?',
-                (source, *letter.identity),
-            ).fetchone()
-        if row is None or (row[0] and mark_of(letter) not in ("", row[0])):
-            return OPEN
-        return Outcome(State(row[1]), *row[2:])
+            rows = self._db.execute(
+                "SELECT topic_id, mark, state, at_ms, reason, replay_id, target_topic, target_partition, target_offset "
+                'FROM dead_letter_outcomes WHERE source = ? AND topic = ? AND partition = ? AND "offset" = ?',
+                (source, *place),
+            ).fetchall()
+        for known_id, mark, state, *rest in rows:
+            if topic_id and known_id:
+                same = topic_id == known_id
+            else:  # one of the two does not know: then the record itself tells
+                same = not mark or mark_of(letter) in ("", mark)
+            if same:
+                return Outcome(State(state), *rest)
+        return OPEN
 
     def discard(self, source: str, letters: Marks, reason: str) -> None:
         with self._transaction() as db:
             db.executemany(
                 "INSERT OR REPLACE INTO dead_letter_outcomes "
-                "VALUES (?, ?, ?, ?, ?, 'discarded', ?, ?, NULL, NULL, NULL, NULL)",
+                "VALUES (?, ?, ?, ?, ?, ?, 'discarded', ?, ?, NULL, NULL, NULL, NULL)",
                 [(source, *identity, mark, _now(), reason) for identity, mark in letters.items()],
             )
 
@@ -146,7 +144,7 @@ class Outcomes:
         with self._transaction() as db:
             db.executemany(
                 "DELETE FROM dead_letter_outcomes WHERE source = ? AND topic = ? AND partition = ? "
-                "AND \"offset\" = ? AND state = 'discarded'",
+                "AND \"offset\" = ? AND topic_id IN ('', ?) AND state = 'discarded'",
                 [(source, *identity) for identity in letters],
             )
 
@@ -155,8 +153,8 @@ class Outcomes:
         with self._transaction() as db:
             done = db.execute(
                 "UPDATE dead_letter_outcomes SET state = 'failed_again', at_ms = ?, reason = ? WHERE replay_id = ? "
-                "AND topic = ? AND partition = ? AND \"offset\" = ? AND state = 'replayed'",
-                (_now(), f"again as {identity_text(letter)}", replay_id, *first),
+                "AND topic = ? AND partition = ? AND \"offset\" = ? AND topic_id = ? AND state = 'replayed'",
+                (_now(), f"again as {letter.place}", replay_id, *first),
             )
             return done.rowcount > 0
 
@@ -215,7 +213,7 @@ class Outcomes:
                 replay_id,
                 target,
                 {int(number): offset for number, offset in json.loads(since).items()},
-                {(topic, number, offset): mark for topic, number, offset, mark in json.loads(letters)},
+                {Identity(*identity): mark for *identity, mark in json.loads(letters)},
                 target_id,
             )
             for replay_id, target, since, letters, target_id in rows
@@ -225,7 +223,8 @@ class Outcomes:
         """The intent came to this: those in `sent` are replayed, the others as open as they were."""
         with self._transaction() as db:
             db.executemany(
-                "INSERT OR REPLACE INTO dead_letter_outcomes VALUES (?, ?, ?, ?, ?, 'replayed', ?, NULL, ?, ?, ?, ?)",
+                "INSERT OR REPLACE INTO dead_letter_outcomes "
+                "VALUES (?, ?, ?, ?, ?, ?, 'replayed', ?, NULL, ?, ?, ?, ?)",
                 [
                     (
                         source,
@@ -260,7 +259,7 @@ class Outcomes:
 
 
 def mark_of(letter: Letter) -> str:
-    """What tells a record from another one at the same place, after its topic was deleted and made again.
+    """What tells a record from another one at the same place where the topic's id is not known.
 
     The same in every letter about it, however much of it the letter carries; empty where the letter does not know.
     """
@@ -268,20 +267,6 @@ def mark_of(letter: Letter) -> str:
         return ""
     key = hashlib.sha256(letter.key).hexdigest()[:16] if letter.key is not None else "-"
     return f"{letter.timestamp_ms}:{letter.size}:{key}"
-
-
-def identity_text(identity: Identity) -> str:
-    """`orders/3/12345`: what people type, and what `forebay.replayed.from` holds."""
-    topic, partition, offset = identity
-    return f"{topic}/{partition}/{offset}"
-
-
-def parse_identity(text: str) -> Identity:
-    """ValueError if it is none."""
-    topic, partition, offset = text.rsplit("/", 2)
-    if not topic or not partition.isdigit() or not offset.isdigit():
-        raise ValueError(text)
-    return topic, int(partition), int(offset)
 
 
 def _now() -> int:

@@ -17,7 +17,7 @@ from confluent_kafka import Message
 
 from forebay.deadletter.entry import Entry, replayed_from
 from forebay.deadletter.letter import Letter, NotALetterError
-from forebay.deadletter.outcomes import OPEN, Outcomes
+from forebay.deadletter.outcomes import OPEN, Outcomes, mark_of
 from forebay.deadletter.seen import Seen
 from forebay.errors import UnknownTopicError
 from forebay.kafka.admin import Cluster
@@ -73,17 +73,17 @@ class Letterbox:
             found.setdefault(letter.source, set()).add(letter.topic)
         return found
 
-    def ends(self) -> dict[int, int]:
-        """Where the partitions of the topic end now; nothing for files, which are always read whole."""
+    def ends(self) -> tuple[str, dict[int, int]]:
+        """The topic's id and where its partitions end now; nothing for files, which are always read whole."""
         if self.place.topic is None:
-            return {}
+            return "", {}
         with _cluster(self._options) as cluster:
             try:
                 topic = cluster.describe([self.place.topic])[self.place.topic]
             except UnknownTopicError:
-                return {}  # it is made with the first letter
+                return "", {}  # it is made with the first letter
             found = cluster.latest([(topic.name, number) for number in range(topic.partitions)])
-        return {number: offset for (_, number), offset in found.items()}
+        return topic.id, {number: offset for (_, number), offset in found.items()}
 
     def letters(
         self, since: Mapping[int, int] | None = None, progress: Progress = silent
@@ -95,14 +95,13 @@ class Letterbox:
     def _from_topic(self, since: Mapping[int, int], progress: Progress) -> Iterator[Letter]:
         topic = self.place.topic
         assert topic is not None
-        ends = self.ends()
+        _, ends = self.ends()
         with _cluster(self._options) as cluster:
             starts = cluster.earliest([(topic, number) for number in ends])
         ranges = []
         for number, end in ends.items():
-            # Where it ends before it was watched from, it is another topic of that name.
-            known = since.get(number, 0) if since.get(number, 0) <= end else 0
-            ranges.append(Range(topic, number, min(end, max(starts[topic, number], known)), end))
+            first = max(starts[topic, number], since.get(number, 0))
+            ranges.append(Range(topic, number, min(end, first), end))
         total = sum(len(item) for item in ranges)
         done = 0
         for messages in read_ranges(ranges, self._options):
@@ -145,7 +144,7 @@ class LetterReader:
         seen = Seen()
         touched = self._outcomes.any_of(self.key)
         for letter in self._letters({}, progress):
-            if seen.add(letter.identity):
+            if seen.add(letter.identity, mark_of(letter)):
                 yield Entry(letter, self._outcomes.of(self.key, letter) if touched else OPEN)
         if self.strangers:
             log.warning("%d in %s are no dead letters of Forebay, and left out", self.strangers, self.place)
@@ -159,18 +158,24 @@ class LetterReader:
         """Look through what is new for letters about records that were replayed."""
         if not self._outcomes.any_replayed():
             return
-        ends = self._box.ends()
-        since = self._outcomes.watched(self.key, str(self.place)) or {}
+        place, ends = self._watched()
+        since = self._outcomes.watched(self.key, place) or {}
         for letter in self._letters(since, progress):
             told = replayed_from(letter)
             if told is not None:
                 self._outcomes.failed_again(*told, letter.identity)
-        self._outcomes.watch(self.key, str(self.place), ends)
+        self._outcomes.watch(self.key, place, ends)
 
     def watch(self) -> None:
         """From here on: a record that is replayed now cannot have come to a letter before."""
-        if self._outcomes.watched(self.key, str(self.place)) is None:
-            self._outcomes.watch(self.key, str(self.place), self._box.ends())
+        place, ends = self._watched()
+        if self._outcomes.watched(self.key, place) is None:
+            self._outcomes.watch(self.key, place, ends)
+
+    def _watched(self) -> tuple[str, dict[int, int]]:
+        """What is watched under which name: offsets say nothing about another topic of that name."""
+        id, ends = self._box.ends()
+        return f"{self.place} {id}".rstrip(), ends
 
     def _letters(self, since: Mapping[int, int], progress: Progress) -> Iterator[Letter]:
         return (letter for letter in self._box.letters(since, progress) if letter.source == self.source)

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from confluent_kafka import Message
 
 from forebay.connectors.contract import SourceConfig, Stretch
+from forebay.deadletter.outcomes import mark_of
 from forebay.deadletter.policy import ErrorPolicy
 from forebay.deadletter.reader import Progress, read_ranges, silent
 from forebay.deadletter.router import letter
@@ -66,15 +67,18 @@ class Recovery:
     ) -> RecoveryReport:
         """`settle` hears of each stretch whose letters are durable."""
         report = RecoveryReport(self._source, dry_run, kept_out=sum(stretch.bad for stretch in stretches))
-        starts = self._starts(stretches)
+        topics, starts = self._known_now(stretches)
         total, done = sum(stretch.end - stretch.start for stretch in stretches), 0
         for stretch in stretches:
             first = max(stretch.start, starts[stretch.topic, stretch.partition])
+            id = topics[stretch.topic]
+            if stretch.topic_id not in ("", id):
+                first = stretch.end  # of the topic that it was in, nothing is left
             destination = self._make()
             found = 0
             part = Range(stretch.topic, stretch.partition, min(first, stretch.end), stretch.end)
             for messages in read_ranges([part], self._options):
-                found += self._write(messages, destination, dry_run)
+                found += self._write(messages, id, destination, dry_run)
                 progress(min(total, done + messages[-1].offset() - stretch.start), total)
             if not dry_run:
                 destination.flush()
@@ -83,22 +87,30 @@ class Recovery:
             self._account(report, stretch, found, lost=first > stretch.start)
         return report
 
-    def _starts(self, stretches: Sequence[Stretch]) -> dict[tuple[str, int], int]:
+    def _known_now(self, stretches: Sequence[Stretch]) -> tuple[dict[str, str], dict[tuple[str, int], int]]:
+        """The ids of the topics, and where their partitions begin. One that a new topic does not have is empty."""
         cluster = Cluster(self._options)
         try:
-            return cluster.earliest({(stretch.topic, stretch.partition) for stretch in stretches})
+            topics = cluster.describe({stretch.topic for stretch in stretches})
+            wanted = {(stretch.topic, stretch.partition) for stretch in stretches}
+            there = [key for key in wanted if key[1] < topics[key[0]].partitions]
+            starts = dict.fromkeys(wanted, 0) | cluster.earliest(there)
+            return {topic.name: topic.id for topic in topics.values()}, starts
         finally:
             cluster.close()
 
-    def _write(self, messages: Sequence[Message], destination: Destination, dry_run: bool) -> int:
+    def _write(
+        self, messages: Sequence[Message], topic_id: str, destination: Destination, dry_run: bool
+    ) -> int:
         now, written = int(time.time() * 1000), 0
         for batch in self._rows.decode(messages, whole=True):
             for bad in batch.rejected:
-                if not self._known.add((bad.topic, bad.partition, bad.offset)):
+                made = letter(self._source, bad, self._policy, now, topic_id)
+                if not self._known.add(made.identity, mark_of(made)):
                     continue
                 written += 1
                 if not dry_run:
-                    destination.write(letter(self._source, bad, self._policy, now))
+                    destination.write(made)
         return written
 
     def _account(self, report: RecoveryReport, stretch: Stretch, found: int, *, lost: bool) -> None:

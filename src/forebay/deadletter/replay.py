@@ -19,16 +19,14 @@ from typing import Any, Literal
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from forebay.deadletter.entry import Condition, Entry, everything
+from forebay.deadletter.identity import Identity
 from forebay.deadletter.letter import REPLAY_ID, REPLAYED_FROM, Letter
 from forebay.deadletter.outcomes import (
-    Identity,
     Intent,
     Outcomes,
     Sent,
     State,
-    identity_text,
     mark_of,
-    parse_identity,
 )
 from forebay.deadletter.reader import LetterReader, Progress, read_ranges, silent
 from forebay.deadletter.repair import Repair, RepairError
@@ -233,7 +231,7 @@ class Replayer:
         headers = [
             *item.headers,
             (REPLAY_ID, intent.replay_id.encode()),
-            (REPLAYED_FROM, identity_text(identity).encode()),
+            (REPLAYED_FROM, str(identity).encode()),
         ]
         known = item.partition is not None and item.partition < partitions
         more = {"partition": item.partition} if known else {}
@@ -246,9 +244,7 @@ class Replayer:
             except BufferError:
                 producer.poll(0.1)
             except KafkaException as error:
-                raise translate(
-                    error.args[0], self._options, f"replaying {identity_text(identity)}"
-                ) from None
+                raise translate(error.args[0], self._options, f"replaying {identity.place}") from None
 
     def _refused(self, refused: Sequence[tuple[Identity, str]]) -> ReplayFailedError:
         where = f"'{self._target}'"
@@ -256,8 +252,8 @@ class Replayer:
             return ReplayFailedError(f"{where} took no records for {PATIENCE_S:.0f} s", remedy="try again")
         identity, why = refused[0]
         return ReplayFailedError(
-            f"{where} does not take the record of {identity_text(identity)}: {why}",
-            remedy=f"mend that, or leave the letter out (--where \"id <> '{identity_text(identity)}'\"); nothing of this "
+            f"{where} does not take the record of {identity.place}: {why}",
+            remedy=f"mend that, or leave the letter out (--where \"id <> '{identity.place}'\"); nothing of this "
             "transaction was sent, all before it was",
         )
 
@@ -359,7 +355,7 @@ def _records(
         for message in messages:
             headers = dict(message.headers() or ())
             if headers.get(REPLAY_ID) == intent.replay_id.encode():
-                first = parse_identity((headers[REPLAYED_FROM] or b"").decode())
+                first = Identity.parse((headers[REPLAYED_FROM] or b"").decode())
                 found[first] = (message.partition(), message.offset())
     return found, seen
 
@@ -368,7 +364,7 @@ def _untold(intent: Intent) -> OffsetOutOfRangeError:
     return OffsetOutOfRangeError(
         f"a replay of {len(intent.letters)} letters to '{intent.target}' was killed, and whether it had sent them "
         "cannot be told any more: the topic has lost what it held then",
-        remedy=f"see at the topic's consumers whether {identity_text(next(iter(intent.letters)))} arrived; then replay "
+        remedy=f"see at the topic's consumers whether {next(iter(intent.letters)).place} arrived; then replay "
         "with --unsure sent if it did, --unsure unsent if it did not: it holds for all of them",
     )
 

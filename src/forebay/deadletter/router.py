@@ -48,6 +48,7 @@ class Router:
         self._bulk = bulk
         self._destination: Destination | None = None
         self._folder = health
+        self._ids = split.topic_ids()
         self._spans = {(topic, number): (start, end) for topic, number, start, end in split.spans()}
         self._health: dict[tuple[str, int], Health] = {}
         self._examples: deque[RejectedRecord] = deque(maxlen=EXAMPLES)
@@ -72,7 +73,7 @@ class Router:
     @property
     def limited(self) -> list[Stretch]:
         """What the rate limit kept out."""
-        return joined(self._limited)
+        return [part._replace(topic_id=self._ids.get(part.topic, "")) for part in joined(self._limited)]
 
     def see(self, batch: SourceBatch) -> None:
         """Every batch, clean or not. Raises where the policy says that this is the end."""
@@ -121,7 +122,8 @@ class Router:
         now = int(time.time() * 1000)
         for record in bad[:granted]:
             assert self._destination is not None
-            self._destination.write(letter(self._source, record, self._policy, now))
+            id = self._ids.get(record.topic, "")
+            self._destination.write(letter(self._source, record, self._policy, now, id))
         beyond = [Stretch(r.topic, r.partition, r.offset, r.offset + 1, 1) for r in bad[granted:]]
         self._keep_out(granted, [*beyond, *batch.stretches])
 
@@ -154,7 +156,7 @@ class Router:
         return self._health[place]
 
 
-def letter(source: str, bad: RejectedRecord, policy: ErrorPolicy, now_ms: int) -> Letter:
+def letter(source: str, bad: RejectedRecord, policy: ErrorPolicy, now_ms: int, topic_id: str = "") -> Letter:
     """The letter of a rejected record, with as much of its value as the policy lets it carry."""
     record = bad.record
     value = record.value if record else None
@@ -173,6 +175,7 @@ def letter(source: str, bad: RejectedRecord, policy: ErrorPolicy, now_ms: int) -
         field=bad.path or None,
         stage="KEY" if bad.of_key else "VALUE",
         size=len(value or b"") if record else -1,
+        topic_id=topic_id,
     )
     return made.cut(policy.max_raw_bytes) if policy.include_raw else made.without_value()
 

@@ -7,9 +7,11 @@ from dataclasses import replace
 
 from confluent_kafka import Message
 
+from forebay.deadletter.identity import Identity
 from forebay.deadletter.letter import Letter
-from forebay.deadletter.outcomes import Identity
 from forebay.deadletter.reader import read_ranges
+from forebay.errors import UnknownTopicError
+from forebay.kafka.admin import Cluster
 from forebay.kafka.offsets import Range
 from forebay.options import Options
 
@@ -23,7 +25,9 @@ def whole(letter: Letter, options: Options) -> Letter:
     unread = letter.size < 0  # whoever wrote the letter did not have the record
     if letter.whole and not unread:
         return letter
-    message = read_record(letter.identity, options)
+    # Where the letter has a digest that tells whether the record is the one; where it has none, the topic must.
+    other = unread and _is_another_topic(letter, options)
+    message = None if other else read_record(letter.identity, options)
     if message is None:
         raise RecordGoneError(
             "the letter has only a part of the record, and the topic no longer has the rest"
@@ -41,8 +45,21 @@ def whole(letter: Letter, options: Options) -> Letter:
 
 def read_record(identity: Identity, options: Options) -> Message | None:
     """One record of a topic; None if it is gone."""
-    topic, partition, offset = identity
+    topic, partition, offset, _ = identity
     for messages in read_ranges([Range(topic, partition, offset, offset + 1)], options):
         for message in messages:
             return message
     return None
+
+
+def _is_another_topic(letter: Letter, options: Options) -> bool:
+    """Whether the topic of that name is not the one that the letter's record was in."""
+    if not letter.topic_id:
+        return False
+    cluster = Cluster(options)
+    try:
+        return cluster.describe([letter.topic])[letter.topic].id != letter.topic_id
+    except UnknownTopicError:
+        return True
+    finally:
+        cluster.close()

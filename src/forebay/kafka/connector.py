@@ -393,7 +393,7 @@ class KafkaSource(SourceConnector):
             # A first batch that is repeated, but would start past the end it was planned with.
             missing = ", ".join(f"{Range(*key, there.next[key], here.next[key])}" for key in behind)
             raise OffsetOutOfRangeError(f"this batch starts after its own end; {missing} would be left out")
-        return plan_splits(ranges_between(here, there), parallelism)
+        return [split.of(there.ids) for split in plan_splits(ranges_between(here, there), parallelism)]
 
     def read_batch(self, split: Split) -> Iterator[SourceBatch]:
         assert isinstance(split, KafkaSplit)

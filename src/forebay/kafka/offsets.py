@@ -73,6 +73,15 @@ class KafkaSplit(Split):
     """What one task reads: one large range, or several small ones."""
 
     ranges: tuple[Range, ...] = ()
+    ids: tuple[tuple[str, str], ...] = ()  # of its topics
+
+    def topic_ids(self) -> Mapping[str, str]:
+        return dict(self.ids)
+
+    def of(self, ids: Mapping[str, str]) -> KafkaSplit:
+        """The same, with the ids of its topics."""
+        topics = sorted({item.topic for item in self.ranges})
+        return KafkaSplit(self.ranges, tuple((topic, ids[topic]) for topic in topics if ids.get(topic)))
 
     def spans(self) -> Sequence[tuple[str, int, int, int]]:
         return [(item.topic, item.partition, item.start, item.end) for item in self.ranges]

@@ -13,8 +13,9 @@ from typing import IO, TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from forebay.deadletter.entry import Condition, Entry, batch_of, everything, schema
+from forebay.deadletter.identity import Identity
 from forebay.deadletter.letter import Letter
-from forebay.deadletter.outcomes import Outcomes, State, mark_of, parse_identity
+from forebay.deadletter.outcomes import Outcomes, State, mark_of
 from forebay.deadletter.reader import Letterbox, LetterReader, Place, Progress, silent
 from forebay.deadletter.repair import Repair, checked, function, merge_patch
 from forebay.deadletter.stats import Stats, count
@@ -75,10 +76,12 @@ class DeadLetters:
         return replace(self, _wanted=lambda entry: before(entry) and asked(entry))
 
     def only(self, ids: Sequence[str]) -> DeadLetters:
-        """Those of these ids."""
-        named = {self._identity(id) for id in ids}
+        """Those of these ids. Without the topic's id in it, an id names all letters of its place."""
+        named = [self._identity(id) for id in ids]
         before = self._wanted
-        return replace(self, _wanted=lambda entry: before(entry) and entry.identity in named)
+        return replace(
+            self, _wanted=lambda entry: before(entry) and any(map(entry.identity.is_named_by, named))
+        )
 
     def watched_by(self, progress: Progress) -> DeadLetters:
         """The same, with somebody who hears how far the reading has got."""
@@ -88,15 +91,23 @@ class DeadLetters:
         return (entry for entry in self._reader().entries(self._progress) if self._wanted(entry))
 
     def get(self, id: str) -> Entry:
-        """The letter of one record: `topic/partition/offset`, or `partition/offset` if there is one topic."""
+        """The letter of one record: `topic/partition/offset`, or `partition/offset` if there is one topic.
+
+        If the topic was deleted and made again there may be two of these; the topic's id as a fourth part tells which.
+        """
         wanted = self._identity(id)
-        found = next((entry for entry in self if entry.identity == wanted), None)
-        if found is None:
+        found = [entry for entry in self if entry.identity.is_named_by(wanted)]
+        if not found:
             raise UnknownObjectError(
                 f"'{self.source}' has no letter '{id}' in {self.place}",
                 remedy=f"forebay dlq ls --source {self.source} lists them",
             )
-        return found
+        if len(found) > 1:
+            raise UnknownObjectError(
+                f"'{self.source}' has {len(found)} letters '{id}' in {self.place}: the topic was deleted and made again",
+                remedy="name one of them: " + ", ".join(str(entry.identity) for entry in found),
+            )
+        return found[0]
 
     def explain(self, id: str) -> Explanation:
         self._owner.check()
@@ -218,9 +229,9 @@ class DeadLetters:
             )
         return str(topics[0])
 
-    def _identity(self, id: str) -> tuple[str, int, int]:
+    def _identity(self, id: str) -> Identity:
         try:
-            return parse_identity(id if id.count("/") > 1 else f"{self._topic()}/{id}")
+            return Identity.parse(id if id.count("/") > 1 else f"{self._topic()}/{id}")
         except ValueError:
             raise UnsupportedSqlError(
                 f"'{id}' is no letter's id", remedy="an id is topic/partition/offset, as dlq ls shows it"

@@ -16,6 +16,7 @@ from forebay.catalog import Catalog
 from forebay.connectors.contract import SourceConnector
 from forebay.deadletter.entry import Entry
 from forebay.deadletter.letter import Letter
+from forebay.deadletter.outcomes import mark_of
 from forebay.deadletter.reader import Letterbox, Place, Progress
 from forebay.deadletter.seen import Seen
 from forebay.deadletter.whole import RecordGoneError, whole
@@ -111,7 +112,7 @@ class SourceOwner:
         stretches = self._catalog.ledger(self.name)
         known = Seen()
         for entry in letters if stretches else ():
-            known.add(entry.identity)
+            known.add(entry.identity, mark_of(entry.letter))
         recovery = Recovery(connector.config, connector.options, policy, known, self._destination)
         return recovery.run(
             stretches,

@@ -226,7 +226,8 @@ class _Reading:
         limiter = SharedLimiter(folder.bucket, policy.max_per_second) if limited else None
         health = Path(self._accounts) / "health"
         letters = policy.strategy == "dead_letter"
-        bulk = BulkLetters.open(self._config.name, policy, connector.options) if letters else None
+        ids = split.topic_ids()
+        bulk = BulkLetters.open(self._config.name, policy, connector.options, ids) if letters else None
         return Router(self._config.name, policy, split, health, destination, limiter, bulk)
 
     def _report(self, batch: SourceBatch) -> None:
