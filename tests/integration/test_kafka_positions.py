@@ -226,6 +226,32 @@ def test_a_topic_made_anew_is_an_error_that_says_so(cluster: Cluster, kafka_sour
         assert f"{topic}-0 [0, 3)" in error.message
 
 
+@pytest.mark.parametrize("now", ["refilled", "gone"])
+def test_a_batch_that_was_planned_of_another_topic_is_not_read_of_this_one(
+    cluster: Cluster, kafka_source: MakeSource, now: str
+) -> None:
+    """Planned, then the process died: whoever repeats the batch has its offsets from the log, and never looked itself."""
+    topic = cluster.make_topic(1)
+    cluster.produce(topic, numbers(3))
+    planner = kafka_source(cluster.kafka_options(topic))
+    start = planner.initial_offsets()
+    end = planner.latest_offsets(start, None)
+    again = kafka_source(cluster.kafka_options(topic))
+    assert len(again.plan_batches(start, end, 2)) == 1
+    cluster.delete_topic(topic)
+    if now == "gone":
+        with pytest.raises(UnknownTopicError, match=f"topic '{topic}'"):
+            kafka_source(cluster.kafka_options(topic)).plan_batches(start, end, 2)
+        return
+    cluster.make_topic(1, name=topic)
+    cluster.produce(topic, numbers(9, 100))
+    with pytest.raises(TopicRecreatedError, match=f"topic '{topic}' was deleted and created again") as caught:
+        kafka_source(cluster.kafka_options(topic)).plan_batches(start, end, 2)
+    assert f"{topic}-0 [0, 3)" in caught.value.message
+    # What was read can still be counted by what was written down of it.
+    assert [split.spans() for split in planner.splits(start, end, 1)] == [[(topic, 0, 0, 3)]]
+
+
 def test_a_topic_that_is_gone_is_an_error_that_says_so(cluster: Cluster, kafka_source: MakeSource) -> None:
     topic, other = cluster.make_topic(1), cluster.make_topic(1)
     cluster.produce(topic, numbers(3))

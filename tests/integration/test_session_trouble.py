@@ -11,7 +11,7 @@ from sessions import caught_up, checkpointed, connect, create_source, events, na
 from support import Cluster, eventually
 
 from forebay.devstack import DevStack
-from forebay.errors import OffsetOutOfRangeError, TopicRecreatedError
+from forebay.errors import BadRecordError, OffsetOutOfRangeError, TopicRecreatedError
 from forebay.runtime.session import Session
 
 TIMELESS = "id BIGINT NOT NULL, k STRING, v BIGINT"
@@ -105,6 +105,29 @@ def test_records_that_are_gone_before_they_were_read_are_named_exactly(db: Sessi
     db.execute(create)  # a failed view can be started again, and fails again as long as nothing has changed
     with pytest.raises(OffsetOutOfRangeError):
         db.wait(until_caught_up=True, timeout=60)
+    db.execute(f"DROP SOURCE {source} CASCADE")
+
+
+def test_a_batch_that_is_repeated_after_its_topic_was_made_again_stops_the_view(
+    db: Session, cluster: Cluster
+) -> None:
+    """It is in Spark's offset log, and was not finished. The new topic has records at these offsets, too: others."""
+    topic, source, view = cluster.make_topic(1), name("src"), name("view")
+    db.execute(create_source(cluster, source, topic) + " ON ERROR = 'fail'")
+    create = f"CREATE MATERIALIZED VIEW {view} AS SELECT id FROM {source}"
+    db.execute(create)
+    cluster.produce(topic, events(range(3)))
+    caught_up(db)
+    cluster.produce(topic, [*events(range(3, 6)), "{"])
+    with pytest.raises(BadRecordError):
+        db.wait(until_caught_up=True, timeout=60)
+    cluster.delete_topic(topic)
+    cluster.make_topic(1, name=topic)
+    cluster.produce(topic, events(range(100, 120)))
+    db.execute(create)
+    with pytest.raises(TopicRecreatedError, match=f"topic '{topic}' was deleted and created again"):
+        db.wait(until_caught_up=True, timeout=60)
+    assert ids(db, view) == [0, 1, 2]
     db.execute(f"DROP SOURCE {source} CASCADE")
 
 

@@ -308,8 +308,15 @@ class SourceConnector(ABC):
         return ()
 
     @abstractmethod
+    def splits(self, start: Offsets, end: Offsets, parallelism: int) -> Sequence[Split]:
+        """Cut what lies between into tasks, by the positions alone. The same records whenever it is called again."""
+
     def plan_batches(self, start: Offsets, end: Offsets, parallelism: int) -> Sequence[Split]:
-        """Cut what lies between into tasks. Must give the same records whenever it is called again."""
+        """The same, to be read: raises where the system does not have any more what was planned.
+
+        A batch may be planned by one process and repeated by another, much later.
+        """
+        return self.splits(start, end, parallelism)
 
     @abstractmethod
     def read_batch(self, split: Split) -> Iterator[SourceBatch]:

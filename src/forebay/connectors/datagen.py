@@ -161,7 +161,7 @@ class DatagenSource(SourceConnector):
     def count(self, start: Offsets, end: Offsets) -> int:
         return int(end["row"]) - int(start["row"])
 
-    def plan_batches(self, start: Offsets, end: Offsets, parallelism: int) -> Sequence[Split]:
+    def splits(self, start: Offsets, end: Offsets, parallelism: int) -> Sequence[Split]:
         first, last = start["row"], end["row"]
         # The end's epoch: it is in the log, while a first batch that is repeated gets another start.
         epoch_ms = end["epoch_ms"] or start["epoch_ms"]

@@ -352,14 +352,16 @@ class KafkaSource(SourceConnector):
                 if topic == name
             )  # fmt: skip
             if name not in topics:
-                raise UnknownTopicError(f"topic '{name}' is gone; of it {read} was read")
+                raise UnknownTopicError(f"topic '{name}' is gone; of it {read} was read or planned")
             if old and topics[name].id != old:
                 raise TopicRecreatedError(
                     f"topic '{name}' was deleted and created again (id {old} is now {topics[name].id}); "
-                    f"read of the old one: {read}"
+                    f"read or planned of the old one: {read}"
                 )
             if any(number >= topics[name].partitions for topic, number in position.next if topic == name):
-                raise TopicRecreatedError(f"topic '{name}' has fewer partitions than were read: {read}")
+                raise TopicRecreatedError(
+                    f"topic '{name}' has fewer partitions than were read or planned: {read}"
+                )
 
     def _current_topics(self) -> dict[str, Topic]:
         if not self._topics or time.monotonic() - self._topics_at > METADATA_AGE_S:
@@ -387,6 +389,15 @@ class KafkaSource(SourceConnector):
     # -- reading -------------------------------------------------------------------------------------
 
     def plan_batches(self, start: Offsets, end: Offsets, parallelism: int) -> Sequence[Split]:
+        splits = self.splits(start, end, parallelism)
+        if splits:
+            # Whoever has just planned it has looked less than a second ago, and does not ask again.
+            timeout_s = self.options["connect.timeout.ms"] / 1000
+            topics = with_backoff(self._current_topics, timeout_s=timeout_s, notify=_say_unreachable)
+            self._check_identity(Position.from_json(end), topics)
+        return splits
+
+    def splits(self, start: Offsets, end: Offsets, parallelism: int) -> Sequence[Split]:
         here, there = Position.from_json(start), Position.from_json(end)
         behind = [key for key, offset in here.next.items() if there.next.get(key, offset) < offset]
         if behind:

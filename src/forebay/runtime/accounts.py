@@ -56,7 +56,7 @@ def count(catalog: Catalog, query: RunningQuery, name: str, end: Offsets, batch:
         return 0
     start = query.starts[name] if counted is None else dict(counted.offsets)
     connector = query.connectors[name]
-    found = accounts.find(query.paths.accounts_of(name), connector.plan_batches(start, end, 1))
+    found = accounts.find(query.paths.accounts_of(name), connector.splits(start, end, 1))
     account = found.account if found.whole else _read_again(connector, start, end, found.account)
     catalog.record_batch(
         BatchRecord(
