@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as some
 
 from forebay.catalog import BatchRecord, Catalog, Definition, QueryState
-from forebay.catalog.store import BATCHES_KEPT, HISTORY_KEPT
+from forebay.catalog.store import BATCHES_KEPT, HISTORY_KEPT, LOST_KEPT
 from forebay.connectors.contract import Stretch
 
 BATCH = BatchRecord(
@@ -98,7 +102,7 @@ def test_a_batch_is_counted_once_however_often_it_is_recorded(catalog: Catalog) 
     catalog.record_batch(BATCH)
     once = catalog.totals(), catalog.batches("v")
     catalog.record_batch(BATCH)
-    catalog.record_batch(replace(BATCH, records=99, lost=("t-0 [0, 5)",)))
+    catalog.record_batch(replace(BATCH, records=99, lost=(("t", 0, 0, 5),)))
     assert (catalog.totals(), catalog.batches("v")) == once
 
 
@@ -111,17 +115,72 @@ def test_an_older_batch_than_the_last_changes_nothing(catalog: Catalog) -> None:
 def test_totals_add_up_over_batches(catalog: Catalog) -> None:
     catalog.record_batch(BATCH)
     catalog.record_batch(
-        replace(BATCH, batch=1, records=5, rejected={"Malformed": 1, "Overflow": 3}, lost=("t-0 [7, 9)",))
+        replace(BATCH, batch=1, records=5, rejected={"Malformed": 1, "Overflow": 3}, lost=(("t", 0, 7, 9),))
     )
     catalog.record_batch(replace(BATCH, batch=2, records=1, rejected={}, example=None, offsets={"x": 1}))
     (total,) = catalog.totals(view="v", source="s")
     assert total.records == 16
     assert total.rejected == {"Malformed": 3, "Overflow": 3}
     assert total.lost == ("t-0 [7, 9)",)
+    assert (total.lost_ranges, total.lost_records) == (1, 2)
     assert total.late == 3
     assert total.batch == 2
     assert total.offsets == {"x": 1}
     assert total.example == BATCH.example
+
+
+def test_however_much_is_lost_a_batch_writes_no_more_and_the_newest_ranges_are_named(
+    catalog: Catalog,
+) -> None:
+    def written() -> int:
+        """What a batch that loses nothing changes in the file."""
+        before = catalog._connection.total_changes
+        row = catalog._connection.execute("SELECT * FROM totals").fetchone()
+        catalog.record_batch(replace(BATCH, batch=row["batch"] + 1))
+        assert catalog._connection.total_changes - before < 10
+        return len(str(tuple(catalog._connection.execute("SELECT * FROM totals").fetchone())))
+
+    many = 3 * LOST_KEPT
+    for number in range(many):
+        span = ("t", number % 2, 10 * number, 10 * number + 3)
+        catalog.record_batch(replace(BATCH, batch=2 * number, lost=(span,)))
+        if number == 0:
+            least = written()
+    assert written() < least + 20
+    [total] = catalog.totals()
+    assert (total.lost_ranges, total.lost_records) == (many, 3 * many)
+    assert total.lost == tuple(
+        f"t-{number % 2} [{10 * number}, {10 * number + 3})" for number in range(many - LOST_KEPT, many)
+    )
+    catalog.drop("v")
+    catalog.record_batch(BATCH)
+    assert (catalog.totals()[0].lost, catalog.totals()[0].lost_ranges) == ((), 0)
+
+
+@given(some.lists(some.tuples(some.integers(0, 1), some.integers(0, 3), some.integers(1, 9)), max_size=30))
+def test_lost_ranges_that_touch_are_one_and_no_record_of_them_is_forgotten(
+    losses: list[tuple[int, int, int]],
+) -> None:
+    """Partition, how many were read since the last loss, how many are lost now."""
+    with tempfile.TemporaryDirectory() as folder:
+        catalog = Catalog(Path(folder) / "catalog.db")
+        try:
+            at, gone = {0: 0, 1: 0}, set()
+            for batch, (partition, read, lost) in enumerate(losses):
+                start = at[partition] + read
+                at[partition] = start + lost
+                gone |= {(partition, offset) for offset in range(start, start + lost)}
+                catalog.record_batch(
+                    replace(BATCH, batch=batch, lost=(("t", partition, start, start + lost),))
+                )
+            for total in catalog.totals():
+                named = [re.fullmatch(r"t-(\d) \[(\d+), (\d+)\)", each) for each in total.lost]
+                spans = [tuple(map(int, each.groups())) for each in named if each]
+                assert {(p, offset) for p, low, high in spans for offset in range(low, high)} == gone
+                assert (total.lost_ranges, total.lost_records) == (len(total.lost), len(gone))
+                assert not {(p, high) for p, _, high in spans} & {(p, low) for p, low, _ in spans}
+        finally:
+            catalog.close()
 
 
 def test_totals_are_kept_apart_by_view_and_source(catalog: Catalog) -> None:
@@ -344,6 +403,9 @@ def test_the_ledger_takes_a_batch_once_and_joins_what_lies_near(catalog: Catalog
     assert catalog.ledger("s") == []
 
 
+OLD_LOST = '["a-b-0 [0, 5)", "t-12 [7, 9)"]'
+
+
 def test_a_catalog_without_counts_of_letters_gets_them(path: Path) -> None:
     path.parent.mkdir(parents=True)
     old = sqlite3.connect(path)
@@ -352,7 +414,9 @@ def test_a_catalog_without_counts_of_letters_gets_them(path: Path) -> None:
         "rejected TEXT, example TEXT, lost TEXT, late INTEGER, offsets TEXT, at_ms INTEGER, "
         "skipped INTEGER NOT NULL DEFAULT 0, PRIMARY KEY (view, source))"
     )
-    old.execute("INSERT INTO totals VALUES ('v', 's', 3, 9, '{\"Other\": 2}', NULL, '[]', 0, '{}', 1, 0)")
+    old.execute(
+        "INSERT INTO totals VALUES ('v', 's', 3, 9, '{\"Other\": 2}', NULL, ?, 0, '{}', 1, 0)", (OLD_LOST,)
+    )
     old.commit()
     old.close()
     catalog = Catalog(path)
@@ -361,6 +425,9 @@ def test_a_catalog_without_counts_of_letters_gets_them(path: Path) -> None:
         assert (errors.errors_total, errors.dlq_total, errors.skipped) == (2, 0, 2)
         catalog.record_batch(replace(BATCH, batch=4, dlq=2))
         assert catalog.source_errors()[0].dlq_total == 2
+        [total] = catalog.totals()
+        assert total.lost == ("a-b-0 [0, 5)", "t-12 [7, 9)")
+        assert (total.lost_ranges, total.lost_records) == (2, 7)
     finally:
         catalog.close()
 

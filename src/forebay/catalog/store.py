@@ -7,10 +7,11 @@ SQL that made them, with secrets masked: a secret is never written to disk.
 from __future__ import annotations
 
 import json
+import re
 import sqlite3
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -24,6 +25,7 @@ from forebay.sqlite import is_current, prepare
 RATE_WINDOW_MS = 10_000  # errors a second are told over this long
 BATCHES_KEPT = 1_000  # per view: enough to look back some minutes, small enough to read at once
 HISTORY_KEPT = 1_000
+LOST_KEPT = 100  # newest ranges of a view and source; all are counted
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS objects (
@@ -43,10 +45,16 @@ CREATE TABLE IF NOT EXISTS batches (
 );
 CREATE TABLE IF NOT EXISTS totals (
     view TEXT NOT NULL, source TEXT NOT NULL, batch INTEGER NOT NULL, records INTEGER NOT NULL,
-    rejected TEXT NOT NULL, example TEXT, lost TEXT NOT NULL, late INTEGER NOT NULL, offsets TEXT NOT NULL, at_ms INTEGER NOT NULL,
+    rejected TEXT NOT NULL, example TEXT, late INTEGER NOT NULL, offsets TEXT NOT NULL, at_ms INTEGER NOT NULL,
     skipped INTEGER NOT NULL DEFAULT 0, dlq INTEGER NOT NULL DEFAULT 0, rate_limited INTEGER NOT NULL DEFAULT 0,
-    last_error_ms INTEGER NOT NULL DEFAULT 0, PRIMARY KEY (view, source)
+    last_error_ms INTEGER NOT NULL DEFAULT 0, lost_ranges INTEGER NOT NULL DEFAULT 0,
+    lost_records INTEGER NOT NULL DEFAULT 0, PRIMARY KEY (view, source)
 );
+CREATE TABLE IF NOT EXISTS lost_ranges (
+    id INTEGER PRIMARY KEY, view TEXT NOT NULL, source TEXT NOT NULL, topic TEXT NOT NULL, partition INTEGER NOT NULL,
+    start INTEGER NOT NULL, "end" INTEGER NOT NULL
+);
+CREATE INDEX IF NOT EXISTS lost_by_view ON lost_ranges (view, source);
 CREATE TABLE IF NOT EXISTS recent_errors (
     view TEXT NOT NULL, source TEXT NOT NULL, at_ms INTEGER NOT NULL, errors INTEGER NOT NULL
 );
@@ -92,7 +100,7 @@ class BatchRecord:
     records: int
     rejected: Mapping[str, int]
     example: str | None
-    lost: tuple[str, ...]
+    lost: tuple[tuple[str, int, int, int], ...]  # topic, partition, [start, end): gone before they were read
     late: int  # rows that came after their window had been closed; Spark leaves them out
     offsets: Mapping[str, Any]
     duration_ms: int
@@ -112,7 +120,7 @@ class Totals:
     records: int
     rejected: Mapping[str, int]
     example: str | None
-    lost: tuple[str, ...]
+    lost: tuple[str, ...]  # the newest ranges that were gone before they were read
     late: int
     offsets: Mapping[str, Any]
     at_ms: int
@@ -120,6 +128,8 @@ class Totals:
     dlq: int = 0
     rate_limited: int = 0
     last_error_ms: int = 0
+    lost_ranges: int = 0  # all of them, those that are not named any more, too
+    lost_records: int = 0  # offsets in all of them; gaps in the log count
 
 
 @dataclass(frozen=True)
@@ -149,7 +159,10 @@ class Catalog:
         self._connection.execute("PRAGMA journal_mode=WAL")
         if not is_current(self._connection, _SCHEMA):
             with self._transaction(durable=True) as db:
+                told = _lost_as_told(db)
                 prepare(db, _SCHEMA)
+                for view, source, span in told:
+                    _lose(db, view, source, [span])
         self._upgrade_quotes()
 
     def _upgrade_quotes(self) -> None:
@@ -207,7 +220,7 @@ class Catalog:
         """Forget an object and all that is known of it."""
         with self._transaction(durable=True) as db:
             db.execute("DELETE FROM objects WHERE name = ?", (name,))
-            for table in ("status", "status_history", "batches", "totals", "recent_errors"):
+            for table in ("status", "status_history", "batches", "totals", "recent_errors", "lost_ranges"):
                 db.execute(f"DELETE FROM {table} WHERE view = ?", (name,))  # noqa: S608
             db.execute("DELETE FROM dead_letter_ledger WHERE source = ?", (name,))
 
@@ -273,17 +286,18 @@ class Catalog:
             rejected = json.loads(known["rejected"]) if known else {}
             for kind, count in record.rejected.items():
                 rejected[kind] = rejected.get(kind, 0) + count
-            lost = [*(json.loads(known["lost"]) if known else ()), *record.lost]
             db.execute(
-                "INSERT OR REPLACE INTO totals VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                "INSERT OR REPLACE INTO totals VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
                 (record.view, record.source, record.batch, record.records + (known["records"] if known else 0),
                  json.dumps(rejected), record.example or (known["example"] if known else None),
-                 json.dumps(lost), record.late + (known["late"] if known else 0),
+                 record.late + (known["late"] if known else 0),
                  json.dumps(dict(record.offsets)), now, record.skipped + (known["skipped"] if known else 0),
                  record.dlq + (known["dlq"] if known else 0),
                  record.rate_limited + (known["rate_limited"] if known else 0),
-                 now if record.rejected else known["last_error_ms"] if known else 0),
+                 now if record.rejected else known["last_error_ms"] if known else 0,
+                 known["lost_ranges"] if known else 0, known["lost_records"] if known else 0),
             )  # fmt: skip
+            _lose(db, record.view, record.source, record.lost)
             _note_errors(db, record, now)
             db.execute(
                 "INSERT INTO batches VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET "
@@ -303,7 +317,15 @@ class Catalog:
             view,
             source,
         )
-        return [_totals(row) for row in rows]
+        lost: dict[tuple[str, str], list[str]] = {}
+        for each in self._rows(
+            "SELECT * FROM lost_ranges WHERE (?1 IS NULL OR view = ?1) AND (?2 IS NULL OR source = ?2) ORDER BY id",
+            view,
+            source,
+        ):
+            named = f"{each['topic']}-{each['partition']} [{each['start']}, {each['end']})"
+            lost.setdefault((each["view"], each["source"]), []).append(named)
+        return [_totals(row, lost.get((row["view"], row["source"]), ())) for row in rows]
 
     def source_errors(self) -> list[SourceErrors]:
         """A row a source. Views over one source meet the same records: the one that met most tells."""
@@ -362,12 +384,49 @@ def _definition(row: sqlite3.Row) -> Definition:
     )
 
 
-def _totals(row: sqlite3.Row) -> Totals:
+def _totals(row: sqlite3.Row, lost: Sequence[str]) -> Totals:
     return Totals(
         row["view"], row["source"], row["batch"], row["records"], json.loads(row["rejected"]), row["example"],
-        tuple(json.loads(row["lost"])), row["late"], json.loads(row["offsets"]), row["at_ms"],
+        tuple(lost), row["late"], json.loads(row["offsets"]), row["at_ms"],
         row["skipped"], row["dlq"], row["rate_limited"], row["last_error_ms"],
+        row["lost_ranges"], row["lost_records"],
     )  # fmt: skip
+
+
+def _lose(db: sqlite3.Connection, view: str, source: str, spans: Iterable[tuple[str, int, int, int]]) -> None:
+    """Count ranges that are gone, and name the newest of them. One that goes on where another ends is one with it."""
+    for topic, partition, start, end in spans:
+        longer = db.execute(
+            'UPDATE lost_ranges SET "end" = ? WHERE view = ? AND source = ? AND topic = ? AND partition = ? AND "end" = ?',
+            (end, view, source, topic, partition, start),
+        ).rowcount
+        if not longer:
+            db.execute(
+                "INSERT INTO lost_ranges VALUES (NULL, ?, ?, ?, ?, ?, ?)",
+                (view, source, topic, partition, start, end),
+            )
+            db.execute(
+                "DELETE FROM lost_ranges WHERE view = ?1 AND source = ?2 AND id <= "
+                "(SELECT id FROM lost_ranges WHERE view = ?1 AND source = ?2 ORDER BY id DESC LIMIT 1 OFFSET ?3)",
+                (view, source, LOST_KEPT),
+            )
+        db.execute(
+            "UPDATE totals SET lost_ranges = lost_ranges + ?, lost_records = lost_records + ? "
+            "WHERE view = ? AND source = ?",
+            (0 if longer else 1, end - start, view, source),
+        )
+
+
+def _lost_as_told(db: sqlite3.Connection) -> list[tuple[str, str, tuple[str, int, int, int]]]:
+    """View, source and range of what an older version kept as texts, all of them in one column."""
+    if "lost" not in [row["name"] for row in db.execute("PRAGMA table_info(totals)")]:
+        return []
+    return [
+        (row["view"], row["source"], (found[1], int(found[2]), int(found[3]), int(found[4])))
+        for row in db.execute("SELECT view, source, lost FROM totals")
+        for text in json.loads(row["lost"])
+        if (found := re.fullmatch(r"(.+)-(\d+) \[(\d+), (\d+)\)", text))
+    ]
 
 
 def _note_errors(db: sqlite3.Connection, record: BatchRecord, now: int) -> None:

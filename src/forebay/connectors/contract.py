@@ -303,8 +303,8 @@ class SourceConnector(ABC):
     def count(self, start: Offsets, end: Offsets) -> int:
         """How many records lie between, at most (gaps in the log count as records)."""
 
-    def lost(self, start: Offsets, end: Offsets) -> tuple[str, ...]:
-        """What lies between but was gone before it could be read, range by range, for people to read."""
+    def lost(self, start: Offsets, end: Offsets) -> tuple[tuple[str, int, int, int], ...]:
+        """What lies between but was gone before it could be read: topic, partition, [first, end) of each range."""
         return ()
 
     @abstractmethod

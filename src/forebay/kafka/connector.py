@@ -383,8 +383,9 @@ class KafkaSource(SourceConnector):
     def count(self, start: Offsets, end: Offsets) -> int:
         return sum(len(r) for r in ranges_between(Position.from_json(start), Position.from_json(end)))
 
-    def lost(self, start: Offsets, end: Offsets) -> tuple[str, ...]:
-        return tuple(str(gone) for gone in lost_between(Position.from_json(start), Position.from_json(end)))
+    def lost(self, start: Offsets, end: Offsets) -> tuple[tuple[str, int, int, int], ...]:
+        gone = lost_between(Position.from_json(start), Position.from_json(end))
+        return tuple((item.topic, item.partition, item.start, item.end) for item in gone)
 
     # -- reading -------------------------------------------------------------------------------------
 

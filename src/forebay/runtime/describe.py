@@ -227,5 +227,9 @@ def _totals(totals: Totals) -> list[str]:
         lines.append(f"  example: {totals.example}")
     if totals.late:
         lines.append(f"  late: {totals.late} (came after their window was closed, and are not in it)")
+    if totals.lost_ranges:
+        ranges = "1 range" if totals.lost_ranges == 1 else f"{totals.lost_ranges} ranges"
+        shown = f", the newest {len(totals.lost)}:" if len(totals.lost) < totals.lost_ranges else ""
+        lines.append(f"  lost.total: {totals.lost_records} offsets in {ranges}{shown}")
     lines += [f"  lost: {gone}" for gone in totals.lost]
     return lines
