@@ -13,6 +13,7 @@ from power import Disk
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 import forebay
+from forebay import sql
 from forebay.deadletter.letter import Letter
 from forebay.deadletter.writer import FileDestination
 from forebay.errors import CheckpointError
@@ -151,7 +152,9 @@ def test_where_a_view_starts_is_on_the_disk_before_its_first_batch(
 ) -> None:
     with forebay.connect(home=home) as session:
         session.execute("CREATE SOURCE numbers (n BIGINT) FROM DATAGEN ()")
-        starts = session._views._starts("v", ["numbers"])
+        statement = sql.parse_one("CREATE MATERIALIZED VIEW v AS SELECT n FROM numbers")
+        assert isinstance(statement, sql.CreateView)
+        starts, _ = session._views._starts(statement, ["numbers"])
     left = disk.after_power_failure(home, tmp_path / "left")
     assert json.loads((left / "views" / "v" / "start.json").read_text()) == starts
 
