@@ -44,7 +44,7 @@ def query(tmp_path: Path, name: str = "v") -> RunningQuery:
 
     return RunningQuery(
         name, ViewPaths(tmp_path / name), {"s": source()}, unused,
-        output_mode="append", merge_keys=None, on_state=unused, evolve=unused,
+        output_mode="append", merge_keys=None, on_state=unused, evolve=unused, session_lock=threading.RLock(),
     )  # fmt: skip
 
 

@@ -95,7 +95,8 @@ class KafkaSource(SourceConnector):
         self._away = Backoff()
         self._quiet_since: float | None = None
         self._committed: SourceCheckpoint | None = None
-        self._floor: dict[Partition, int] | None = None  # the group's offsets, as this instance knows them
+        self._floor: dict[Partition, int] | None = None  # the group's offsets, as this instance knows them,
+        self._floor_ids: Mapping[str, str] = {}  # of these topics
         self._commits = 0
         self._commit_failures = 0
         self._records = 0
@@ -432,8 +433,8 @@ class KafkaSource(SourceConnector):
     def commit_offsets(self, checkpoint: SourceCheckpoint) -> None:
         try:
             wanted = Position.from_json(checkpoint.offsets)
-            if self._floor is None:
-                self._floor = self._committed_before(list(wanted.next))
+            if self._floor is None or self._floor_ids != wanted.ids:
+                self._floor, self._floor_ids = self._committed_before(list(wanted.next)), wanted.ids
             # A view that was created later reads what the group has behind it. The group does not go back for it.
             reached = {key: max(at, self._floor.get(key, 0)) for key, at in wanted.next.items()}
             self._cluster.commit(reached)
