@@ -7,7 +7,6 @@ import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -23,6 +22,7 @@ from forebay.deadletter.identity import Identity
 from forebay.deadletter.outcomes import Outcomes
 from forebay.errors import CommitError, ForebayError, OptionValueError
 from forebay.runtime import health
+from forebay.runtime.events import BatchReport
 from forebay.runtime.health import HealthWatch
 from forebay.runtime.metrics import SessionCollector
 from forebay.runtime.query import RunningQuery, ViewPaths
@@ -149,8 +149,7 @@ def test_a_view_tells_its_state_and_how_long_its_batches_take(home: Home, tmp_pa
     running = home.queries["v"] = query(tmp_path)
     running.state = QueryState.RETRYING
     for batch, (took_ms, records) in enumerate([(40, 5), (3_000, 5), (7, 0)]):
-        event = SimpleNamespace(sources=[], batchId=batch, durationMs={"triggerExecution": took_ms})
-        running.on_progress(event, records)
+        running.on_progress(BatchReport(batch, took_ms, 0, ()), records)
     found = home.samples()
     states = {state: found["forebay_query_state", "v", state] for state in QueryState}
     assert states == dict.fromkeys(QueryState, 0) | {QueryState.RETRYING: 1}
