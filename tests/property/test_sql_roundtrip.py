@@ -171,15 +171,26 @@ def test_text_in_double_quotes_that_was_kept_is_the_same_text_in_single_quotes(
 VOCABULARY = """CREATE OR REPLACE SOURCE TABLE MATERIALIZED VIEW IF NOT EXISTS t a ts ( ) , ; . = - ' " ` /* */ --
 WITH FROM KAFKA FORMAT JSON INCLUDE KEY USING SCHEMA REGISTRY ON ERROR skip WATERMARK FOR AS INTERVAL '5' SECOND BIGINT < > :
 ARRAY STRUCT DECIMAL SELECT count(*) TUMBLE HOP SESSION GROUP BY ORDER LIMIT UNION ALL JOIN EMIT CHANGES WINDOW
-REPLAY DISCARD REOPEN RECOVER DEAD LETTERS WHERE TO PATCH REASON DRY RUN CLOSE DROP SHOW DESCRIBE EXPLAIN SUBSCRIBE 'x' 'connector' 1 1.5 true NULL * + CASE WHEN END OVER LATERAL"""
+REPLAY DISCARD REOPEN RECOVER DEAD LETTERS WHERE TO PATCH REASON DRY RUN CLOSE DROP SHOW DESCRIBE EXPLAIN SUBSCRIBE 'x' 'connector' 1 1.5 true NULL * + CASE WHEN END OVER LATERAL
+DESCRIPTOR(ts) TUMBLE( TABLE( window_start window_end "a" "T" PARTITION WITHIN FOR SYSTEM_TIME METADATA PRIMARY ENCODE"""
 WORDS = some.sampled_from([*VOCABULARY.split(), "\n"])
 QUERIES = some.lists(WORDS, max_size=20).map(
     lambda words: "CREATE MATERIALIZED VIEW v AS SELECT a " + " ".join(words)
 )
+GROUPS = some.lists(WORDS, max_size=10).map(
+    lambda words: (
+        "CREATE MATERIALIZED VIEW v AS SELECT window_start, a FROM TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' MINUTE) "
+        f"{' '.join(words)} GROUP BY window_start, window_end, a"
+    )
+)
 LETTERS = some.lists(WORDS, max_size=12).map(lambda words: "REPLAY DEAD LETTERS FROM t " + " ".join(words))
 
 
-@given(some.one_of(some.text(max_size=60), some.lists(WORDS, max_size=25).map(" ".join), QUERIES, LETTERS))
+@given(
+    some.one_of(
+        some.text(max_size=60), some.lists(WORDS, max_size=25).map(" ".join), QUERIES, GROUPS, LETTERS
+    )
+)
 def test_no_text_raises_anything_but_a_statement_error(script: str) -> None:
     try:
         for statement in parse(script):

@@ -353,6 +353,7 @@ def test_a_made_name_gives_way_to_a_given_one() -> None:
         ("SELECT window_start, count(*) AS n FROM SESSION(trades PARTITION BY k, ts, '1 minute') GROUP BY window_start", 71, "not those of the groups", "PARTITION BY k"),
         ("SELECT a FROM HOP(trades, ts, '2 minutes', '1 minute')", 45, "slides further", "time, slide, size"),
         ("SELECT window_start, count(*) AS n FROM HOP(trades, ts, '1 minute', '2 minutes') WHERE window_start > now() GROUP BY window_start", 118, "WHERE cannot look at the bounds of HOP", "when you SELECT"),
+        ("SELECT count(*) AS n FROM trades WHERE HOP_END(ts, '1 minute', '2 minutes') > now() GROUP BY HOP(ts, '1 minute', '2 minutes') EMIT ON WINDOW CLOSE", 70, "WHERE cannot look at the bounds of HOP", "when you SELECT"),
         ("SELECT a FROM TUMBLE(trades, ts, size)", 64, "not a constant INTERVAL", "INTERVAL"),
         ("SELECT window_time, count(*) AS n FROM trades GROUP BY TUMBLE(ts, '1 minute'), window_time", 86, "window_start or window_end is in GROUP BY", "add window_start"),
     ],

@@ -121,10 +121,7 @@ def window_edits(query: Any) -> list[Edit]:
         if grouped is None:
             continue
         for column in bare_bounds(select, grouped):
-            if grouped.kind != "tumble" and column.find_ancestor(exp.Where):
-                # Spark would count a row once for each of its windows, and then again.
-                message = f"WHERE cannot look at the bounds of {grouped.kind.upper()}"
-                raise refuse(query, message, column, "leave it out, and filter when you SELECT from the view")
+            _check_where(query, column, grouped)
             start, end = _place(column)
             window = grouped.function if _sees_groups(select, column) else _spark_call(query, grouped)
             edits.append(Edit(start, end, grouped.bounds[column.name.lower()].format(window)))
@@ -182,8 +179,17 @@ def _after_grouping(select: Any, call: Window) -> list[Edit]:
     return [Edit(start, end, f"{call.function}.{call.part}" if call.part else call.function)]
 
 
+def _check_where(query: Any, node: Any, grouped: Window) -> None:
+    if grouped.kind != "tumble" and node.find_ancestor(exp.Where):
+        # Spark would take a row once for each of its windows, and then put each of these into all of them.
+        message = f"WHERE cannot look at the bounds of {grouped.kind.upper()}"
+        raise refuse(query, message, node, "leave it out, and filter when you SELECT from the view")
+
+
 def _check_scope(query: Any, select: Any, call: Window, grouped: Window | None) -> None:
     name = call.node.args["name"]
+    if grouped is not None:
+        _check_where(query, call.node, grouped)
     if grouped is None:
         if select.args.get("group") or call.kind == "session":
             remedy = f"add {call.kind.upper()}(…) to GROUP BY"
