@@ -37,6 +37,14 @@ COMMANDS = {
         "How far each source's consumer group is behind, partition by partition, as the brokers see it.",
     ),
     "tail": Command("inspect.tail", "Follow a view: every change as a line of JSON, until Ctrl-C."),
+    "topic": Command("topic.topic_app", "Make, list, describe and delete topics."),
+    "produce": Command(
+        "produce.produce", "Write records to a topic: each line of a file or of stdin is a value."
+    ),
+    "consume": Command(
+        "consume.consume",
+        "Print the records of a topic, up to its end or as they come. No consumer group is used or moved.",
+    ),
     "dev": Command(
         "dev.dev_app",
         "A real Kafka broker and schema registry on this machine: no Docker, only Java 17 or newer.",

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import difflib
 import json
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from forebay.cli.brokers import registry
 from forebay.cli.output import OUTPUT_OPTION, Output, show_items, words
-from forebay.errors import MissingOptionError, OptionValueError, StatementError, UnknownObjectError
-from forebay.registry import RegisteredSchema, RegistrySettings, Version
+from forebay.errors import OptionValueError, StatementError, UnknownObjectError
+from forebay.registry import RegisteredSchema, Version
 
 if TYPE_CHECKING:
     from forebay.formats.schema_diff import Change
@@ -24,7 +24,7 @@ schema_app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="rich",
     help="Look into a schema registry: subjects, versions, what changed, what would be taken.\n\n"
-    "The address is [bold]--url[/] or SCHEMA_REGISTRY_URL. Credentials are taken from the environment only: "
+    "The address is [bold]--url[/], SCHEMA_REGISTRY_URL, or that of the running dev stack. Credentials are taken from the environment only: "
     "SCHEMA_REGISTRY_USERNAME and SCHEMA_REGISTRY_PASSWORD, or SCHEMA_REGISTRY_TOKEN; for TLS "
     "SCHEMA_REGISTRY_SSL_CA_LOCATION, _CERTIFICATE_LOCATION, _KEY_LOCATION and _KEY_PASSWORD.",
 )
@@ -33,7 +33,6 @@ Url = Annotated[
     typer.Option("--url", envvar="SCHEMA_REGISTRY_URL", help="the registry's address", show_default=False),
 ]
 Subject = Annotated[str, typer.Argument(help="a subject, such as orders-value")]
-_PATIENCE_S = 5.0
 _SUFFIXES = {".avsc": "AVRO", ".proto": "PROTOBUF", ".json": "JSON"}
 
 
@@ -59,7 +58,7 @@ def ls(
 
     Example: forebay schema ls orders -o json
     """
-    here = _registry(url)
+    here = registry(url)
     found = []
     for subject in here.subjects():
         if match in subject:
@@ -87,7 +86,7 @@ def show(
 
     Examples: forebay schema show orders-value --version 2  ·  forebay schema show 17
     """
-    here = _registry(url)
+    here = registry(url)
     if subject.isdigit() and subject not in here.subjects():
         schema, what = here.schema(int(subject)), f"schema id {subject}"
     else:
@@ -113,7 +112,7 @@ def diff(
 
     Examples: forebay schema diff orders-value  ·  forebay schema diff orders-value 1 3
     """
-    here = _registry(url)
+    here = registry(url)
     after = _version(here, subject, new)
     if old is None:
         earlier = [number for number in here.versions(subject) if number < after.version]
@@ -137,7 +136,7 @@ def check(
 
     Example: forebay schema check orders-value order.avsc
     """
-    here = _registry(url)
+    here = registry(url)
     schema = _from_file(file)
     try:
         newest = here.version(subject)
@@ -151,31 +150,6 @@ def check(
         return
     words.print(f"it would be refused: the rule of {subject} is {rule}", markup=False, highlight=False)
     raise typer.Exit(1)
-
-
-def _registry(url: str) -> Registry:
-    def given(name: str) -> str | None:
-        return os.environ.get(f"SCHEMA_REGISTRY_{name}") or None
-
-    if not url:
-        raise MissingOptionError(
-            "which registry?", remedy="--url http://localhost:8081, or export SCHEMA_REGISTRY_URL"
-        )
-    from forebay.registry.client import Registry
-
-    return Registry(
-        RegistrySettings(
-            url=url,
-            username=given("USERNAME"),
-            password=given("PASSWORD"),
-            token=given("TOKEN"),
-            ca=given("SSL_CA_LOCATION"),
-            certificate=given("SSL_CERTIFICATE_LOCATION"),
-            key=given("SSL_KEY_LOCATION"),
-            key_password=given("SSL_KEY_PASSWORD"),
-            patience_s=_PATIENCE_S,
-        )
-    )
 
 
 def _version(here: Registry, subject: str, number: int | None) -> Version:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
+from typing import TYPE_CHECKING, Any
 
 from forebay.devstack.artifacts import load_set
 from forebay.devstack.broker import Broker
@@ -15,6 +16,9 @@ from forebay.devstack.download import resolve
 from forebay.devstack.registry import Registry
 from forebay.devstack.service import Service
 from forebay.errors import StackNotRunningError
+
+if TYPE_CHECKING:
+    from forebay.options import Options
 
 
 class DevStack:
@@ -102,6 +106,49 @@ class DevStack:
             if self._temporary is not None:
                 shutil.rmtree(self._temporary, ignore_errors=True)
                 self._temporary = None
+
+    def create_topic(self, name: str, partitions: int = 1, **config: str | int) -> None:
+        """Make a topic, and return when it can be written to; `retention_ms=-1` sets `retention.ms`.
+
+        ObjectExistsError if there is one of that name.
+        """
+        from forebay.kafka.topics import Topics
+
+        topics = Topics(self._options(name))
+        try:
+            settings = {key.replace("_", "."): str(value) for key, value in config.items()}
+            topics.create(name, partitions, config=settings)
+        finally:
+            topics.close()
+
+    def produce(self, topic: str, records: Iterable[Any]) -> int:
+        """Write records, and return how many when all have arrived.
+
+        A record is its value, or a pair of key and value: bytes, text, None, or anything that is JSON.
+        UnknownTopicError if there is no such topic.
+        """
+        from forebay.kafka.admin import Cluster
+        from forebay.kafka.envelope import Outgoing, payload
+        from forebay.kafka.sender import Sender
+
+        options = self._options(topic)
+        cluster = Cluster(options)
+        try:
+            cluster.describe([topic])
+        finally:
+            cluster.close()
+        with Sender(topic, options) as sender:
+            for record in records:
+                key, value = record if isinstance(record, tuple) else (None, record)
+                sender.send(Outgoing(payload(value), payload(key)))
+        return sender.arrived
+
+    def _options(self, topic: str) -> Options:
+        from forebay.kafka.options import KAFKA
+
+        return KAFKA.bind(
+            {"bootstrap.servers": self.bootstrap_servers, "topic": topic, "group.id": "forebay-dev"}
+        )
 
     def kill_broker(self) -> None:
         """End the broker as a crash would."""

@@ -37,6 +37,7 @@ from forebay.kafka.settings import (
     connection_settings,
     consumer_settings,
     translate,
+    unreachable,
 )
 from forebay.options import Options
 
@@ -108,12 +109,16 @@ class Cluster:
             raise translate(error.args[0], self._options, doing) from None
 
     def _answer(self, doing: str, future: Future[T]) -> T:
+        """Wait for an answer; what the broker refuses is one of our errors."""
+        return self._call(doing, lambda: self._wait(doing, future))
+
+    def _wait(self, doing: str, future: Future[T]) -> T:
         """Wait for an answer, but not for one that cannot come: the library itself would try on and on."""
         admin = self._admin  # held until the answer is there: with the client go its requests, unanswered
         began, self._down = time.monotonic(), ""
         while True:
             try:
-                return self._call(doing, lambda: future.result(GLANCE_S))
+                return future.result(GLANCE_S)
             except TimeoutError:
                 closed = admin is not self._admin
                 if admin is None or closed:
@@ -123,9 +128,7 @@ class Cluster:
                 admin.poll(0)
                 self._raise_if_refused(doing)
                 if self._down and time.monotonic() - began > DOWN_S:
-                    raise UnreachableError(
-                        f"cannot reach Kafka at {address(self._options)} while {doing}: {self._down}"
-                    ) from None
+                    raise unreachable(self._options, f"{doing}: {self._down}") from None
 
     def _raise_if_refused(self, doing: str) -> None:
         if self._refused:
@@ -198,14 +201,14 @@ class Cluster:
             return "compact,delete"
 
     def _unknown(self, name: str) -> UnknownTopicError:
-        known = list(self.topics())
+        known, where = list(self.topics()), address(self._options)
         near = difflib.get_close_matches(name, known, 3, 0.5)
         if near:
             remedy = "did you mean " + " or ".join(f"'{topic}'" for topic in near) + "?"
         else:
-            listed = ", ".join(sorted(known)[:10]) or "none at all"
-            remedy = f"topics there: {listed}"
-        return UnknownTopicError(f"there is no topic '{name}' on {address(self._options)}", remedy=remedy)
+            remedy = f"topics there: {', '.join(sorted(known)[:10]) or 'none at all'}"
+        remedy += f"; to make it: forebay topic create {name} --brokers {where}"
+        return UnknownTopicError(f"there is no topic '{name}' on {where}", remedy=remedy)
 
     def earliest(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
         return self._offsets(partitions, OffsetSpec.earliest())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -144,6 +145,17 @@ def named(error: KafkaError) -> str:
     return text if code < 0 or f"({code})" in text else f"{error.name()} ({code}): {text}"
 
 
+_LOCAL = re.compile(r"(localhost|127\.\d+\.\d+\.\d+|\[?::1\]?):\d+")
+
+
+def unreachable(options: Options, text: str) -> UnreachableError:
+    """Nobody answers. On this machine that mostly means that no broker was started."""
+    servers = [server.strip() for server in address(options).split(",")]
+    local = all(_LOCAL.fullmatch(server) for server in servers)
+    remedy = "start a broker there with: forebay dev up; or name another address" if local else ""
+    return UnreachableError(f"cannot reach Kafka at {address(options)} while {text}", remedy=remedy)
+
+
 def translate(error: KafkaError, options: Options, doing: str) -> ForebayError:
     """The library's error as one of ours, naming the address and what was going on."""
     where = address(options)
@@ -153,7 +165,7 @@ def translate(error: KafkaError, options: Options, doing: str) -> ForebayError:
     if error.code() in _AUTH_CODES:
         return AuthError(f"{where} refused the credentials while {text}")
     if error.code() in _UNREACHABLE_CODES:
-        return UnreachableError(f"cannot reach Kafka at {where} while {text}")
+        return unreachable(options, text)
     if error.code() in (
         KafkaError.UNKNOWN_TOPIC_OR_PART,
         KafkaError._UNKNOWN_TOPIC,

@@ -168,6 +168,11 @@ class Registry:
         except UnknownObjectError:
             return str(self._ask("asking for the compatibility", self._client.get_compatibility))
 
+    def register(self, subject: str, schema: RegisteredSchema) -> int:
+        """Make a schema the newest of a subject, unless it is that already; its id."""
+        doing = f"registering a schema under '{subject}'"
+        return int(self._ask(doing, self._client.register_schema, subject, Schema(schema.text, schema.type)))
+
     def accepts(self, subject: str, schema: RegisteredSchema) -> bool:
         """Whether a schema would be taken as a subject's next version. Nothing is registered."""
         given = Schema(schema.text, schema.type)

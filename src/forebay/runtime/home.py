@@ -21,6 +21,7 @@ from forebay.runtime.status import (
 )
 
 if TYPE_CHECKING:
+    from forebay.connectors.contract import SourceConnector
     from forebay.deadletter.outcomes import Outcomes
     from forebay.runtime.dead_letters import DeadLetters
 
@@ -91,6 +92,10 @@ class Home:
             SourceLag(source, group, row.topic, row.partition, row.committed, row.end, row.lag)
             for row in found
         ]
+
+    def source(self, name: str) -> SourceConnector:
+        """A source's connector, not connected: its options, its columns and what decodes its records."""
+        return self._sources.peek(name)
 
     def dead_letters(
         self, source: str, *, topic: str | None = None, options: Mapping[str, str] | None = None

@@ -1,0 +1,114 @@
+"""Where the brokers and the registry are: a flag, the environment, the running dev stack, or localhost."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Annotated, TypeVar
+
+import typer
+
+from forebay.errors import MissingOptionError
+
+if TYPE_CHECKING:
+    from forebay.options import Options
+    from forebay.registry.client import Registry
+
+T = TypeVar("T")
+PATIENCE_S = 5.0  # a person waits for the answer
+LOCAL = "localhost:9092"
+
+BrokersOption = Annotated[
+    str | None,
+    typer.Option(
+        "--brokers",
+        "-b",
+        help="host:port, …; KAFKA_BOOTSTRAP_SERVERS unless given, else the running dev stack, else localhost:9092",
+        show_default=False,
+    ),
+]
+RegistryOption = Annotated[
+    str | None,
+    typer.Option(
+        "--registry",
+        help="the schema registry; SCHEMA_REGISTRY_URL unless given, else that of the running dev stack",
+        show_default=False,
+    ),
+]
+SetOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        help="an option of a Kafka source, such as kafka.security.protocol=SASL_SSL; may be repeated",
+        show_default=False,
+    ),
+]
+
+
+def brokers(given: str | None) -> str:
+    return given or os.environ.get("KAFKA_BOOTSTRAP_SERVERS") or _stack("bootstrap_servers") or LOCAL
+
+
+def _stack(what: str) -> str | None:
+    """An address of the stack that `forebay dev up` left running, if it still runs."""
+    from forebay.devstack import daemon
+
+    found: str | None = getattr(daemon.status(), what)
+    return found
+
+
+def options(given: str | None, topic: str = "-", pairs: list[str] | None = None) -> Options:
+    """How the brokers are reached, as a Kafka source's options."""
+    from forebay.kafka.options import KAFKA
+    from forebay.kafka.topics import settings_of
+
+    named = {
+        "bootstrap.servers": brokers(given),
+        "topic": topic,
+        "group.id": "forebay-cli",
+        "connect.timeout.ms": str(int(PATIENCE_S * 1000)),
+    }
+    return KAFKA.bind(named | settings_of(pairs or (), "--set"))
+
+
+def patiently(attempt: Callable[[], T]) -> T:
+    """Try for five seconds, and say meanwhile what is in the way."""
+    from forebay.backoff import with_backoff
+    from forebay.cli.phases import Phases
+
+    with Phases() as phases:
+        return with_backoff(
+            attempt,
+            timeout_s=PATIENCE_S,
+            notify=lambda error, _: phases.say(f"{error.message}; trying again"),
+        )
+
+
+def registry(given: str | None, environment: Mapping[str, str] = os.environ) -> Registry:
+    """The schema registry. Its credentials come from the environment alone."""
+    from forebay.registry import RegistrySettings
+    from forebay.registry.client import Registry
+
+    def known(name: str) -> str | None:
+        return environment.get(f"SCHEMA_REGISTRY_{name}") or None
+
+    url = given or known("URL") or _stack("schema_registry_url")
+    if not url:
+        raise MissingOptionError(
+            "which registry?",
+            remedy="--registry (of forebay schema: --url) http://localhost:8081, export SCHEMA_REGISTRY_URL, or start "
+            "one with: forebay dev up",
+        )
+    return Registry(
+        RegistrySettings(
+            url=url,
+            username=known("USERNAME"),
+            password=known("PASSWORD"),
+            token=known("TOKEN"),
+            ca=known("SSL_CA_LOCATION"),
+            certificate=known("SSL_CERTIFICATE_LOCATION"),
+            key=known("SSL_KEY_LOCATION"),
+            key_password=known("SSL_KEY_PASSWORD"),
+            patience_s=PATIENCE_S,
+        )
+    )

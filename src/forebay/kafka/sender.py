@@ -1,0 +1,98 @@
+"""Writes records to a topic, and knows of each whether it has arrived."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+
+from forebay.kafka.callbacks import called_back
+from forebay.kafka.envelope import Outgoing
+from forebay.kafka.settings import CLIENT_LOG, REFUSALS, connection_settings, translate, unreachable
+from forebay.options import Options
+
+PATIENCE_S = 5.0  # without a record that arrives: then the broker is away
+LINGER_MS = 5
+QUEUED = 100_000  # records under way
+
+
+class Sender:
+    """A producer for one topic, in a `with` block; leaving it waits until all has arrived, or raises."""
+
+    def __init__(self, topic: str, options: Options, patience_s: float = PATIENCE_S) -> None:
+        self.arrived = 0
+        self._topic = topic
+        self._options = options
+        self._patience_s = patience_s
+        self._failed: KafkaError | None = None
+        self._trouble = ""
+        self._moved = time.monotonic()
+        settings = connection_settings(options) | {
+            "acks": "all",
+            "enable.idempotence": True,  # a request that is repeated must not write a record twice
+            "linger.ms": LINGER_MS,
+            "queue.buffering.max.messages": QUEUED,
+            "error_cb": called_back(self._on_error),
+        }
+        self._producer = Producer(settings, logger=CLIENT_LOG)
+        self._heard = called_back(self._on_delivery)
+
+    def __enter__(self) -> Sender:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: Any) -> None:
+        if kind is None:
+            self.flush()
+        elif not issubclass(kind, KeyboardInterrupt):
+            self._producer.purge()  # what cannot arrive must not hold up the end
+        self._producer.poll(0)
+
+    def send(self, record: Outgoing) -> None:
+        """Hand a record over; waits while too many are under way."""
+        where: dict[str, Any] = {} if record.partition is None else {"partition": record.partition}
+        if record.timestamp_ms is not None:
+            where["timestamp"] = record.timestamp_ms
+        headers = list(record.headers)
+        if not len(self._producer):
+            self._moved = time.monotonic()  # nothing was waited for until now
+        while True:
+            try:
+                self._producer.produce(
+                    self._topic, record.value, record.key, headers=headers, on_delivery=self._heard, **where
+                )
+                self._look(0)
+                return
+            except BufferError:
+                self._look(0.1)
+            except KafkaException as error:
+                raise translate(error.args[0], self._options, f"writing to '{self._topic}'") from None
+
+    def flush(self) -> None:
+        """Until all that was handed over has arrived."""
+        while len(self._producer):
+            self._look(0.05)
+        self._raise_if_failed()
+
+    def _look(self, wait_s: float) -> None:
+        self._producer.poll(wait_s)
+        self._raise_if_failed()
+        if len(self._producer) and time.monotonic() - self._moved > self._patience_s:
+            raise unreachable(self._options, f"writing to '{self._topic}': {self._trouble or 'no answer'}")
+
+    def _raise_if_failed(self) -> None:
+        if self._failed is not None:
+            raise translate(self._failed, self._options, f"writing to '{self._topic}'")
+
+    def _on_delivery(self, error: KafkaError | None, message: Message) -> None:
+        self._moved = time.monotonic()
+        if error is None:
+            self.arrived += 1
+        elif error.code() != KafkaError._PURGE_QUEUE:
+            self._failed = self._failed or error
+
+    def _on_error(self, error: KafkaError) -> None:
+        if error.code() in REFUSALS:
+            self._failed = self._failed or error
+        else:
+            self._trouble = error.str()

@@ -1,0 +1,118 @@
+"""JSON values to messages of a registry's schema, framed as Confluent's serializers do.
+
+Not those serializers themselves: of a Protobuf schema by its id they want the descriptor, where most registries have the
+text; and they cannot check a value against a schema that is not registered yet.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from confluent_kafka.schema_registry import prefix_schema_id_serializer
+from confluent_kafka.schema_registry.serde import SchemaId
+
+from forebay.errors import MissingOptionError, OptionValueError, UnknownObjectError
+from forebay.registry import RegisteredSchema, subject_name
+from forebay.registry.client import Registry
+
+if TYPE_CHECKING:
+    from google.protobuf.descriptor import Descriptor
+
+Serialize = Callable[[Any], bytes]
+TYPES = {"avro": "AVRO", "protobuf": "PROTOBUF"}
+
+
+def serializer(
+    format: str,
+    registry: Registry,
+    topic: str,
+    *,
+    text: str | None = None,
+    subject: str | None = None,
+    message: str | None = None,
+    dry_run: bool = False,
+) -> Serialize:
+    """Values of the schema in `text`, which is registered; or of the newest one that the subject has.
+
+    The subject is `<topic>-value` unless given. `message` names one of the messages of a Protobuf schema. With `dry_run`
+    nothing is registered.
+    """
+    named = subject or str(subject_name("topic", topic, None))
+    schema = _schema(format, registry, named, text, dry_run)
+    if schema.type != TYPES[format]:
+        raise OptionValueError(
+            f"'{named}' holds {schema.type}, and not {TYPES[format]}",
+            option="format",
+            remedy=f"--format {schema.type.lower()}",
+        )
+    write, indexes = _avro(schema) if format == "avro" else _protobuf(schema, message)
+    header = SchemaId(schema.type, schema.id, None, indexes)
+
+    def serialize(value: Any) -> bytes:
+        try:
+            body = write(value)
+        except Exception as error:  # fastavro and protobuf raise whatever the value led to
+            raise OptionValueError(f"does not fit the schema of '{named}': {error}", option="value") from None
+        return bytes(prefix_schema_id_serializer(body, None, header))
+
+    return serialize
+
+
+def _schema(
+    format: str, registry: Registry, subject: str, text: str | None, dry_run: bool
+) -> RegisteredSchema:
+    if text is None:
+        try:
+            return registry.version(subject).schema
+        except UnknownObjectError:
+            raise MissingOptionError(
+                f"there is no subject '{subject}' in the registry",
+                option="subject",
+                remedy="--schema-file names a schema to register; --subject another subject (forebay schema ls)",
+            ) from None
+    given = RegisteredSchema(0, TYPES[format], text)
+    return given if dry_run else registry.schema(registry.register(subject, given))
+
+
+def _avro(schema: RegisteredSchema) -> tuple[Serialize, None]:
+    import fastavro
+
+    known: dict[str, Any] = {}
+    try:
+        for _, text in schema.references:
+            fastavro.parse_schema(json.loads(text), known)
+        parsed = fastavro.parse_schema(json.loads(schema.text), known)
+    except Exception as error:  # json's, fastavro's, and what a strange schema leads to
+        raise OptionValueError(f"that is no Avro schema: {error}", option="schema.file") from None
+
+    def write(value: Any) -> bytes:
+        body = io.BytesIO()
+        fastavro.schemaless_writer(body, parsed, value)
+        return body.getvalue()
+
+    return write, None
+
+
+def _protobuf(schema: RegisteredSchema, message: str | None) -> tuple[Serialize, list[int]]:
+    from google.protobuf import json_format, message_factory
+
+    from forebay.formats.protobuf_schema import MESSAGE, find_message, registered_files
+
+    try:
+        files = registered_files(schema.text, dict(schema.references))
+    except ValueError as error:
+        raise OptionValueError(f"that is no Protobuf schema: {error}", option="schema.file") from None
+    descriptor = find_message(files, {MESSAGE: message} if message else {})
+    kind = message_factory.GetMessageClass(descriptor)
+    return lambda value: json_format.ParseDict(value, kind()).SerializeToString(), _indexes(descriptor)
+
+
+def _indexes(descriptor: Descriptor) -> list[int]:
+    """The way from the schema's messages to one of them: [2, 0] is the first inside of the third."""
+    outer = descriptor.containing_type
+    beside = outer.nested_types if outer else descriptor.file.message_types_by_name.values()
+    here = [each.full_name for each in beside].index(descriptor.full_name)
+    return [*(_indexes(outer) if outer else ()), here]
