@@ -10,7 +10,7 @@ COVERAGE_MIN := 85
 # Forebay anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup demo test test-fast test-native test-flock chaos lint format bench lock docs clean
+.PHONY: help setup demo test test-fast test-native test-flock chaos lint format bench times lock docs clean
 
 help: ## what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -58,6 +58,9 @@ format: setup ## let ruff do it
 
 bench: setup ## every claim beside its peer, as a ratio with its spread
 	@$(PY) -m benchmarks $(ARGS)
+
+times: setup ## how long commands take to start, with bounds, as ratios to importing typer
+	@$(PY) scripts/times.py $(ARGS)
 
 docs: setup ## the pages that are made from the code
 	@$(PY) scripts/docs.py

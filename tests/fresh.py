@@ -11,7 +11,7 @@ from pathlib import Path
 HEAVY = ("pyspark", "sqlglot", "numpy", "pyarrow", "polars", "pandas", "deltalake")
 _CODE = f"""
 import atexit, sys
-sys.argv[0] = "forebay"
+
 atexit.register(lambda: print("LOADED", *[name for name in {HEAVY} if name in sys.modules], file=sys.stderr))
 from forebay.cli.main import main
 main()

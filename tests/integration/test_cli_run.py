@@ -115,6 +115,28 @@ def test_run_until_caught_up_and_then_look_at_it_from_every_side(
     assert [row["name"] for row in found[2:]] == ["plain", "sums"]
 
 
+def test_a_cold_run_says_from_the_first_second_what_it_waits_for(
+    tmp_path: Path, pipeline: Path, cluster: Cluster
+) -> None:
+    topic, home = cluster.make_topic(1), tmp_path / "home"
+    cluster.produce(topic, events(range(5)))
+    settings = {"BROKERS": cluster.bootstrap_servers, "TOPIC": topic, "GROUP": name("g")}
+    process = start(home, "run", str(pipeline), "--until-caught-up", "--timeout", "90", **settings)
+    began = time.monotonic()
+    assert process.stderr is not None
+    first = process.stderr.readline()
+    assert time.monotonic() - began < 3  # a Python that starts on a busy machine; Spark takes longer
+    _, words = process.communicate(timeout=150)
+    assert process.returncode == 0, words
+    assert [line for line in (first + words).splitlines() if line.endswith("…") or "catching up" in line] == [
+        "loading …",
+        f"checking source trades, reaching brokers at {cluster.bootstrap_servers} …",
+        "starting Spark, then view plain …",
+        "starting view sums …",
+        "catching up: ends when all that the topics hold now is in the views",
+    ]
+
+
 def test_sigterm_finishes_the_batch_commits_and_ends_with_0_while_others_may_read(
     tmp_path: Path, pipeline: Path, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:

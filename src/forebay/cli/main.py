@@ -123,7 +123,7 @@ def options(
 def main() -> None:
     """The entry point. An error is shown as a message; `-v` shows the traceback, too."""
     try:
-        app()
+        app(prog_name="forebay")  # also as `python -m forebay`
     except KeyboardInterrupt:
         sys.exit(130)
     except BrokenPipeError:

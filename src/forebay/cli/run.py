@@ -7,7 +7,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated
@@ -20,7 +20,8 @@ from forebay import threads
 from forebay.cli.inspect import DEFAULT_HOME, HomeOption
 from forebay.cli.output import Output, show, words
 from forebay.cli.phases import Phases
-from forebay.errors import MostRejectedError, StatementError
+from forebay.errors import MostRejectedError, OptionValueError, StatementError
+from forebay.options import dereference, expand
 
 if TYPE_CHECKING:
     from forebay.runtime.session import Session
@@ -82,8 +83,6 @@ def run(
     Examples: forebay run pipeline.sql --until-caught-up --timeout 60 · forebay run pipeline.sql --metrics-port 9400 ·
     forebay run
     """
-    from forebay.options import expand
-
     if file is not None and not file.is_file():
         raise StatementError(f"there is no file {file}")
     script = expand(file.read_text()) if file is not None else None
@@ -206,8 +205,10 @@ def _waits_for(session: Session, statement: Statement) -> str:
     from forebay import sql
 
     if isinstance(statement, sql.CreateSource):
-        brokers = statement.options.get("bootstrap.servers")
-        where = f", reaching brokers at {brokers.text}" if brokers else ""
+        where = ""
+        if (brokers := statement.options.get("bootstrap.servers")) is not None:
+            with suppress(OptionValueError):  # the statement itself will say that the variable is not set
+                where = f", reaching brokers at {dereference('bootstrap.servers', brokers.text)}"
         return f"checking source {statement.name}{where}"
     starting = "" if session.spark_started else "starting Spark"
     if isinstance(statement, sql.CreateView):

@@ -11,7 +11,7 @@ from confluent_kafka.admin import ConfigResource, ConfigSource, NewTopic, Resour
 
 from forebay.errors import ForebayError, ObjectExistsError, OptionValueError, UnreachableError
 from forebay.kafka.admin import Cluster
-from forebay.kafka.settings import address, translate
+from forebay.kafka.settings import address, named, translate
 
 LEADER_S = 10.0  # how long a new topic may take until it can be written to
 _WRONG = {
@@ -168,7 +168,7 @@ class Topics(Cluster):
                 remedy=f"forebay topic describe {name} shows it; --if-not-exists leaves it as it is",
             )
         if error.code() in _WRONG:
-            return OptionValueError(f"topic '{name}' cannot be made: {error.str()}", option="topic")
+            return OptionValueError(f"topic '{name}' cannot be made: {named(error)}", option="topic")
         return translate(error, self._options, doing)
 
     def _await_leaders(self, name: str, partitions: int) -> None:
