@@ -243,11 +243,11 @@ def test_consume_into_head_ends_quietly(run: Hands, cluster: Cluster) -> None:
     topic = cluster.make_topic(1)
     cluster.produce(topic, ["x" * 1000] * 500)
     done = subprocess.run(
-        f"{sys.executable} -m forebay consume {topic} | head -n 1",
-        shell=True, env={**os.environ, **run.environment}, capture_output=True, text=True, timeout=60,
+        f"set -o pipefail; {sys.executable} -m forebay consume {topic} | head -n 1",
+        shell=True, executable="/bin/bash", env={**os.environ, **run.environment}, capture_output=True, text=True, timeout=60,
     )  # fmt: skip
     assert done.stdout.count("\n") == 1
-    assert done.stderr == ""
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_a_table_shows_text_hex_and_headers_and_no_control_characters(run: Hands, cluster: Cluster) -> None:
