@@ -323,6 +323,7 @@ def test_brokers_are_the_flags_then_the_environments_then_the_dev_stacks(
     flagged = run("topic", "ls", topic, "--brokers", servers, KAFKA_BOOTSTRAP_SERVERS=away)
     assert topic in flagged.out
     assert away in run("topic", "ls", "--brokers", away, code=3).words
+    assert "FB1202" in run("topic", "ls", "--brokers", "", code=2).words  # a flag wins, also a wrong one
     # As `forebay dev up` leaves it behind.
     pid = broker.broker.process.pid
     known = state.ServiceState(

@@ -46,7 +46,10 @@ SetOption = Annotated[
 
 
 def brokers(given: str | None) -> str:
-    return given or os.environ.get("KAFKA_BOOTSTRAP_SERVERS") or _stack("bootstrap_servers") or LOCAL
+    """A flag wins, also an empty one: that is a mistake to be named, not a wish for another broker."""
+    if given is not None:
+        return given
+    return os.environ.get("KAFKA_BOOTSTRAP_SERVERS") or _stack("bootstrap_servers") or LOCAL
 
 
 def _stack(what: str) -> str | None:
@@ -92,12 +95,12 @@ def registry(given: str | None, environment: Mapping[str, str] = os.environ) -> 
     def known(name: str) -> str | None:
         return environment.get(f"SCHEMA_REGISTRY_{name}") or None
 
-    url = given or known("URL") or _stack("schema_registry_url")
+    url = given if given is not None else known("URL") or _stack("schema_registry_url")
     if not url:
         raise MissingOptionError(
             "which registry?",
-            remedy="--registry (of forebay schema: --url) http://localhost:8081, export SCHEMA_REGISTRY_URL, or start "
-            "one with: forebay dev up",
+            remedy="--registry (of forebay schema: --url) http://localhost:8081, or export SCHEMA_REGISTRY_URL=…, or "
+            "start one with: forebay dev up",
         )
     return Registry(
         RegistrySettings(

@@ -29,7 +29,7 @@ schema_app = typer.Typer(
     "SCHEMA_REGISTRY_SSL_CA_LOCATION, _CERTIFICATE_LOCATION, _KEY_LOCATION and _KEY_PASSWORD.",
 )
 Url = Annotated[
-    str,
+    str | None,
     typer.Option("--url", envvar="SCHEMA_REGISTRY_URL", help="the registry's address", show_default=False),
 ]
 Subject = Annotated[str, typer.Argument(help="a subject, such as orders-value")]
@@ -51,7 +51,7 @@ class Listed:
 @schema_app.command()
 def ls(
     match: Annotated[str, typer.Argument(help="only subjects that contain this text")] = "",
-    url: Url = "",
+    url: Url = None,
     output: Annotated[Output, OUTPUT_OPTION] = Output.table,
 ) -> None:
     """List the subjects, each with its newest version.
@@ -80,7 +80,7 @@ def ls(
 def show(
     subject: Annotated[str, typer.Argument(help="a subject, such as orders-value, or the id of a schema")],
     version: Annotated[int | None, typer.Option("--version", "-n", help="the newest if not given")] = None,
-    url: Url = "",
+    url: Url = None,
 ) -> None:
     """Print a schema; what it is and refers to is said on stderr.
 
@@ -105,7 +105,7 @@ def diff(
         int | None, typer.Argument(help="a version; the one before the other if not given")
     ] = None,
     new: Annotated[int | None, typer.Argument(help="a version; the newest if not given")] = None,
-    url: Url = "",
+    url: Url = None,
     output: Annotated[Output, OUTPUT_OPTION] = Output.table,
 ) -> None:
     """What changed from one version of a subject to another, field by field.
@@ -127,7 +127,7 @@ def diff(
 def check(
     subject: Subject,
     file: Annotated[Path, typer.Argument(help="the new schema: .avsc, .proto or .json (a JSON schema)")],
-    url: Url = "",
+    url: Url = None,
     output: Annotated[Output, OUTPUT_OPTION] = Output.table,
 ) -> None:
     """Whether a schema would be taken as the subject's next version, and what it changes. Registers nothing.
