@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import tracemalloc
+import zlib
+from base64 import b64encode
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from forebay.pool.committer import Committer
-from forebay.pool.completed import BadMetadataError, decode, encode
+from forebay.pool.completed import BODY, MOST, VERSION, BadMetadataError, _checksum, decode, encode
 from forebay.pool.lease import Lease
 from forebay.pool.tracker import Tracker
 
@@ -48,7 +51,7 @@ def test_metadata_is_read_back_exactly_and_what_does_not_fit_is_left_out_from_th
     frontier, done = offsets
     text, kept = encode(frontier, done, limit)
     assert len(text.encode()) <= limit
-    assert decode(frontier, text) == frozenset(done[:kept])
+    assert list(decode(frontier, text)) == done[:kept]
     if limit >= 4096:
         assert kept == len(done) or len(text) > 2000  # only what is truly large is cut
 
@@ -63,7 +66,7 @@ def test_offsets_far_beyond_the_limit_are_fewer_and_not_wrong() -> None:
     text, kept = encode(0, offsets)
     assert 0 < kept < len(offsets)
     assert len(text) <= 4096
-    assert decode(0, text) == set(offsets[:kept])
+    assert list(decode(0, text)) == offsets[:kept]
 
 
 @given(_offsets.filter(lambda o: o[1]), st.data())
@@ -76,7 +79,7 @@ def test_damaged_metadata_is_refused_or_read_back_exactly(offsets: tuple[int, li
         found = decode(frontier, damaged)
     except BadMetadataError:
         return
-    assert found == frozenset(done[:kept])
+    assert list(found) == done[:kept]
 
 
 @pytest.mark.parametrize("text", ["x", "fb1:", "fb2:rAAAA", "fb1:rAAAA", "fb1:r!!!!", "fb1:xAAAAAA=="])
@@ -89,6 +92,67 @@ def test_metadata_of_another_offset_is_refused() -> None:
     text, _ = encode(10, [12, 13])
     with pytest.raises(BadMetadataError):
         decode(11, text)
+
+
+def written_by_hand(form: str, body: bytes) -> str:
+    """A text with a right checksum, as whoever may commit for the group can write it."""
+    return f"{VERSION}:{form}" + b64encode(_checksum(0, form, body) + body).decode()
+
+
+def run_of(count: int) -> bytes:
+    """One offset is missing, and so many are there, as two varints."""
+    out = bytearray([1])
+    while count > 0x7F:
+        out.append(count & 0x7F | 0x80)
+        count >>= 7
+    return bytes([*out, count])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        written_by_hand("B", zlib.compress(b"\xff" * 400_000)),  # 557 characters, 3.2 million offsets
+        written_by_hand("B", zlib.compress(b"\xff" * 50_000_000)),
+        written_by_hand("R", zlib.compress(b"\x01\x01" * 25_000_000)),
+        written_by_hand("R", zlib.compress(b"\xff" * 25_000_000)),
+        written_by_hand("r", run_of(MOST + 1)),
+        written_by_hand("r", run_of(2**70)),
+        written_by_hand("r", b"\x80" * 3_000),
+        written_by_hand("r", b"\x01"),
+        written_by_hand("r", b"\x01\x00"),
+        written_by_hand("R", zlib.compress(b"\x01\x01" * 100)[:-6]),
+    ],
+    ids=lambda text: text[:8],
+)
+def test_a_short_text_does_not_unpack_to_more_than_is_ever_written(text: str) -> None:
+    tracemalloc.start()
+    try:
+        with pytest.raises(BadMetadataError):
+            decode(0, text)
+        assert tracemalloc.get_traced_memory()[1] < 4 << 20
+    finally:
+        tracemalloc.stop()
+
+
+@settings(max_examples=20)
+@given(st.integers(1, 9), st.integers(0, MOST + 10))
+def test_whatever_is_written_is_within_the_bounds_of_what_is_read(gap: int, count: int) -> None:
+    done = range(1, 1 + gap * count, gap)
+    text, kept = encode(0, done, 1 << 30)
+    assert kept <= MOST
+    found = decode(0, text)
+    assert (len(found), found.end) == (kept, done[kept - 1] + 1 if kept else 0)
+    assert kept == count or count > 8 * BODY // gap // 2  # only what is truly much is cut
+
+
+@given(_offsets, st.data())
+def test_membership_is_that_of_a_set(offsets: tuple[int, list[int]], data: Any) -> None:
+    frontier, done = offsets
+    text, kept = encode(frontier, done)
+    found = decode(frontier, text)
+    near = st.sampled_from(done) if done else st.just(frontier)
+    for offset in (frontier, data.draw(near), data.draw(near) + 1, data.draw(near) - 1):
+        assert (offset in found) is (offset in done[:kept])
 
 
 # -- the tracker -------------------------------------------------------------------------------------
@@ -209,7 +273,7 @@ class Group(RuleBasedStateMachine):
     @invariant()
     def nothing_unfinished_is_committed(self) -> None:
         offset, metadata = self.broker
-        covered = {o for o in self.log if o < offset} | decode(max(offset, 0), metadata)
+        covered = {o for o in self.log if o < offset} | set(decode(max(offset, 0), metadata))
         assert covered <= self.handled
 
     def teardown(self) -> None:

@@ -3,7 +3,8 @@
 A restart then repeats only what was not done. The broker takes 4096 bytes (`offset.metadata.max.bytes`): what
 does not fit is left out from the far end, so that a restart repeats more, never less. The shortest of four forms
 is written: runs or a bitmap, each plain or compressed. A checksum over text and offset makes sure that what was
-damaged, or belongs to another commit, is not believed.
+damaged, or belongs to another commit, is not believed. It keeps nobody from writing a text of his own, though: whoever
+may commit for the group may. So what a text unpacks to is bounded, and nothing beyond the bounds is ever written.
 """
 
 from __future__ import annotations
@@ -11,39 +12,82 @@ from __future__ import annotations
 import binascii
 import zlib
 from base64 import b64decode, b64encode
-from collections.abc import Sequence
+from bisect import bisect_right
+from collections.abc import Collection, Iterator, Sequence
 
 LIMIT = 4096
 VERSION = "fb1"
-MOST = 1_000_000  # offsets in one metadata: more were never written by us
+MOST = 1_000_000  # offsets that one text may name
+BODY = 16 * LIMIT  # bytes of runs or bitmap that one text may unpack to
+OFFSETS = 1 << 63  # Kafka's offsets are below this
 
 
 class BadMetadataError(ValueError):
     """Not ours, of another version, or damaged."""
 
 
+class Completed(Collection[int]):
+    """Offsets, kept as runs: memory follows the length of the text, and not the number of offsets that it names."""
+
+    __slots__ = ("_count", "_ends", "_starts")
+
+    def __init__(self) -> None:
+        self._starts: list[int] = []
+        self._ends: list[int] = []  # exclusive
+        self._count = 0
+
+    def add(self, start: int, count: int) -> None:
+        """A run behind all others. BadMetadataError if it is none, or too much."""
+        if count < 1 or start + count > OFFSETS:
+            raise BadMetadataError("it names offsets that do not exist")
+        self._count += count
+        if self._count > MOST:
+            raise BadMetadataError(f"it names more than {MOST:,} offsets")
+        self._starts.append(start)
+        self._ends.append(start + count)
+
+    @property
+    def end(self) -> int:
+        """The offset behind the last one; 0 if there is none."""
+        return self._ends[-1] if self._ends else 0
+
+    def __contains__(self, offset: object) -> bool:
+        if not isinstance(offset, int):
+            return False
+        at = bisect_right(self._starts, offset) - 1
+        return at >= 0 and offset < self._ends[at]
+
+    def __iter__(self) -> Iterator[int]:
+        for start, end in zip(self._starts, self._ends, strict=True):
+            yield from range(start, end)
+
+    def __len__(self) -> int:
+        return self._count
+
+
 def encode(frontier: int, offsets: Sequence[int], limit: int = LIMIT) -> tuple[str, int]:
     """The text, and how many of the offsets, which are ascending and above the frontier, it holds."""
     if not offsets:
         return "", 0
+    offsets = offsets[:MOST]
     text = _text(frontier, offsets)
-    if len(text) <= limit:
+    if text is not None and len(text) <= limit:
         return text, len(offsets)
     fits, low, high = "", 0, len(offsets) - 1
     while low < high:
         middle = (low + high + 1) // 2
         text = _text(frontier, offsets[:middle])
-        if len(text) <= limit:
+        if text is not None and len(text) <= limit:
             fits, low = text, middle
         else:
             high = middle - 1
     return fits, low
 
 
-def decode(frontier: int, text: str) -> frozenset[int]:
+def decode(frontier: int, text: str) -> Completed:
     """The offsets, all above the frontier. BadMetadataError if the text is not to be believed."""
     if not text:
-        return frozenset()
+        return Completed()
     version, _, rest = text.partition(":")
     if version != VERSION or not rest:
         raise BadMetadataError(f"it does not begin with '{VERSION}:'")
@@ -56,19 +100,30 @@ def decode(frontier: int, text: str) -> frozenset[int]:
     form, body = rest[0], data[4:]
     try:
         if form in "RB":
-            body = zlib.decompress(body)
-        found = _from_runs(frontier, body) if form in "rR" else _from_bitmap(frontier, body)
-    except (zlib.error, IndexError) as error:
+            body = _unpacked(body)
+    except zlib.error as error:
         raise BadMetadataError(f"it does not decode: {error}") from None
+    if len(body) > BODY:
+        raise BadMetadataError(f"it unpacks to more than {BODY:,} bytes")
+    return _from_runs(frontier, body) if form in "rR" else _from_bitmap(frontier, body)
+
+
+def _unpacked(body: bytes) -> bytes:
+    unpacking = zlib.decompressobj()
+    found = unpacking.decompress(body, BODY + 1)
+    if len(found) <= BODY and not unpacking.eof:
+        raise BadMetadataError("it does not decode: it is cut off")
     return found
 
 
-def _text(frontier: int, offsets: Sequence[int]) -> str:
+def _text(frontier: int, offsets: Sequence[int]) -> str | None:
+    """The shortest form; None if each is longer than what is read back."""
     forms = {"r": _runs(frontier, offsets)}
-    if (
-        offsets[-1] - frontier <= 8 * LIMIT * 16
-    ):  # a bitmap of a wide range is of no use, and is large to make
+    if offsets[-1] - frontier < 8 * BODY:
         forms["b"] = _bitmap(frontier, offsets)
+    forms = {form: body for form, body in forms.items() if len(body) <= BODY}
+    if not forms:
+        return None
     forms |= {form.upper(): zlib.compress(body, 6) for form, body in forms.items()}
     form, body = min(forms.items(), key=lambda item: len(item[1]))
     return f"{VERSION}:{form}" + b64encode(_checksum(frontier, form, body) + body).decode()
@@ -86,10 +141,19 @@ def _bitmap(frontier: int, offsets: Sequence[int]) -> bytes:
     return bytes(bits)
 
 
-def _from_bitmap(frontier: int, body: bytes) -> frozenset[int]:
-    return frozenset(
-        frontier + at * 8 + bit for at, byte in enumerate(body) if byte for bit in range(8) if byte >> bit & 1
-    )
+def _from_bitmap(frontier: int, body: bytes) -> Completed:
+    found, start = Completed(), None
+    for at, byte in enumerate(body):
+        for bit in range(8):
+            offset = frontier + at * 8 + bit
+            if byte >> bit & 1:
+                start = offset if start is None else start
+            elif start is not None:
+                found.add(start, offset - start)
+                start = None
+    if start is not None:
+        found.add(start, frontier + 8 * len(body) - start)
+    return found
 
 
 def _runs(frontier: int, offsets: Sequence[int]) -> bytes:
@@ -114,8 +178,7 @@ def _varint(out: bytearray, number: int) -> None:
     out.append(number)
 
 
-def _from_runs(frontier: int, body: bytes) -> frozenset[int]:
-    found: set[int] = set()
+def _from_runs(frontier: int, body: bytes) -> Completed:
     numbers, number, shift = [], 0, 0
     for byte in body:
         number |= (byte & 0x7F) << shift
@@ -123,11 +186,12 @@ def _from_runs(frontier: int, body: bytes) -> frozenset[int]:
         if byte < 0x80:
             numbers.append(number)
             number = shift = 0
-    at = frontier
+        elif shift > 63:
+            raise BadMetadataError("it names offsets that do not exist")
+    if shift or len(numbers) % 2:
+        raise BadMetadataError("it does not decode: it is cut off")
+    found, at = Completed(), frontier
     for missing, there in zip(numbers[::2], numbers[1::2], strict=True):
-        at += missing
-        if there > MOST - len(found):
-            raise BadMetadataError(f"it names more than {MOST:,} offsets")
-        found.update(range(at, at + there))
-        at += there
-    return frozenset(found)
+        found.add(at + missing, there)
+        at += missing + there
+    return found

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Hashable, Sequence
 from typing import Any
 
-from forebay.pool.completed import BadMetadataError, decode
+from forebay.pool.completed import BadMetadataError, Completed, decode
 from forebay.pool.record import Record
 from forebay.pool.tracker import Tracker
 
@@ -36,9 +36,9 @@ class Lease:
         self.bound: int | None = None  # the most workers that may be at it, while it is heavy
         self.parked: deque[Record] = deque()  # its turn has come, and the bound was reached
         self.committed: tuple[int, str] | None = (offset, metadata or "") if offset >= 0 else None
-        self.already = self._done_before(offset, metadata) if offset >= 0 else frozenset()
+        self.already = self._done_before(offset, metadata) if offset >= 0 else Completed()
 
-    def _done_before(self, offset: int, metadata: str | None) -> frozenset[int]:
+    def _done_before(self, offset: int, metadata: str | None) -> Completed:
         try:
             return decode(offset, metadata or "")
         except BadMetadataError as error:
@@ -46,7 +46,7 @@ class Lease:
                 "%s: the metadata of the committed offset %d is not used, and what it may have named as done is "
                 "handled again: %s", self, offset, error,
             )  # fmt: skip
-            return frozenset()
+            return Completed()
 
     def receive(self, messages: Sequence[Any], offsets: Sequence[int]) -> list[Record]:
         """The records of a run of messages; those that were done before a restart are done, and left out."""
@@ -60,8 +60,8 @@ class Lease:
                 record.done = True
             else:
                 fresh.append(record)
-        if offsets[-1] >= max(self.already):
-            self.already = frozenset()
+        if offsets[-1] + 1 >= self.already.end:
+            self.already = Completed()
         return fresh
 
     def goes_back(self, offsets: Sequence[int]) -> bool:
