@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import threading
+import urllib.error
+import urllib.request
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +15,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
 from pyspark.sql.types import LongType, StructField, StructType
 
 from forebay.catalog import BatchRecord, Catalog, QueryState
@@ -252,5 +256,51 @@ def test_a_port_that_is_taken_is_an_error_of_ours(home: Home) -> None:
     try:
         with pytest.raises(OptionValueError, match=f"port {server.port}"):
             MetricsServer(home.collector, server.port)
+    finally:
+        server.close()
+
+
+def test_metrics_are_served_to_this_machine_alone_unless_told_otherwise(home: Home) -> None:
+    server = MetricsServer(home.collector, 0)
+    try:
+        assert server._server.server_address[0] == "127.0.0.1"
+        assert b"forebay_" in urllib.request.urlopen(server.address).read()
+    finally:
+        server.close()
+    for host, address in (("0.0.0.0", "0.0.0.0"), ("localhost", "127.0.0.1"), ("::1", "::1")):
+        try:
+            server = MetricsServer(home.collector, 0, host)
+        except OptionValueError:
+            assert host == "::1"  # a machine without IPv6
+            continue
+        try:
+            assert server._server.server_address[0] in (address, "::1")
+            assert b"forebay_" in urllib.request.urlopen(server.address).read()
+        finally:
+            server.close()
+    with pytest.raises(OptionValueError, match="host 'no such host'") as refused:
+        MetricsServer(home.collector, 0, "no such host")
+    assert refused.value.option == "metrics.host"
+
+
+def test_a_collector_that_fails_fails_one_scrape_and_says_so_in_the_log(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    class Broken(Collector):
+        fails = True
+
+        def collect(self) -> Iterator[Metric]:
+            if self.fails:
+                raise LookupError("not there yet")
+            yield GaugeMetricFamily("there", "Now.", 1)
+
+    broken = Broken()
+    server = MetricsServer(broken, 0)
+    try:
+        with pytest.raises(urllib.error.HTTPError, match="500"):
+            urllib.request.urlopen(server.address)
+        assert "not there yet" in caplog.text
+        broken.fails = False
+        assert b"there 1.0" in urllib.request.urlopen(server.address).read()
     finally:
         server.close()

@@ -473,7 +473,8 @@ def test_a_refused_secret_is_not_repeated_in_the_error() -> None:
 
 
 def test_a_denied_secret_is_not_repeated_in_the_error() -> None:
-    assert "hunter2" not in str(refusal(REQUIRED | {"kafka.sasl.password": "file:hunter2"}))
+    for key in ("sasl.jaas.config", "sasl.oauthbearer.token.endpoint.url", "sasl.kerberos.principal"):
+        assert "hunter2" not in str(refusal(REQUIRED | {f"kafka.{key}": "file:$hunter2"}))
 
 
 # -- the pass-through -----------------------------------------------------------------------------------
@@ -529,6 +530,33 @@ def test_a_value_that_endangers_is_denied_under_any_key(text: str, monkeypatch: 
     assert isinstance(refusal(REQUIRED | {"kafka.anything": text}), DeniedOptionError)
     monkeypatch.setenv("HIDDEN", text)
     assert isinstance(refusal(REQUIRED | {"kafka.anything": "${HIDDEN}"}), DeniedOptionError)
+
+
+@pytest.mark.parametrize("text", ["file:x", "a file: b", "ldap://me", "PlainLoginModule", 'q"`$(x)'])
+@pytest.mark.parametrize("key", ["sasl.password", "ssl.key.password", "sasl.oauthbearer.client.secret"])
+def test_a_password_is_a_password_whatever_is_in_it(key: str, text: str) -> None:
+    assert KAFKA.bind(REQUIRED | {f"kafka.{key}": text}).passed_through() == {key: text}
+
+
+@pytest.mark.parametrize("key", ["sasl.kerberos.principal", "sasl.kerberos.keytab"])
+def test_what_is_put_into_a_command_line_holds_nothing_that_a_shell_understands(
+    key: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for good in ("me", "kafka/host-1.example.org@EXAMPLE.ORG", "me_2@X.Y"):
+        assert KAFKA.bind(REQUIRED | {f"kafka.{key}": good}).passed_through() == {key: good}
+    shell = [f"me{c}x" for c in " \t\n\r\"'`$\\;|&<>(){}[]*?!#%^~\0é"]
+    for bad in (*shell, "x; touch /tmp/owned", "$(id)", '" || id "', "-c", "", "me\n"):
+        error = refusal(REQUIRED | {f"kafka.{key}": bad})
+        assert isinstance(error, DeniedOptionError), bad
+        assert "shell command" in error.message
+    monkeypatch.setenv("HIDDEN", "x$(id)")
+    assert isinstance(refusal(REQUIRED | {f"kafka.{key}": "${HIDDEN}"}), DeniedOptionError)
+
+
+@pytest.mark.parametrize("path", ["/etc/security/keytabs/kafka.service.keytab", "./k-1,2+3=4.keytab"])
+def test_a_keytab_is_a_path(path: str) -> None:
+    bound = KAFKA.bind(REQUIRED | {"kafka.sasl.kerberos.keytab": path})
+    assert bound.passed_through() == {"sasl.kerberos.keytab": path}
 
 
 def test_a_table_without_a_pass_through_passes_nothing() -> None:

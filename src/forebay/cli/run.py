@@ -22,6 +22,7 @@ from forebay.cli.output import Output, show, words
 from forebay.cli.phases import Phases
 from forebay.errors import MostRejectedError, OptionValueError, StatementError
 from forebay.options import dereference, expand
+from forebay.telemetry import LOOPBACK
 
 if TYPE_CHECKING:
     from forebay.runtime.session import Session
@@ -75,6 +76,12 @@ def run(
             help="serve Prometheus metrics on this port (docs/metrics.md); 0: one that is free",
         ),
     ] = None,
+    metrics_host: Annotated[
+        str,
+        typer.Option(
+            help="the address that metrics are served on: this machine alone, unless another is given; 0.0.0.0 is every one"
+        ),
+    ] = LOOPBACK,
     home: HomeOption = DEFAULT_HOME,
     master: MasterOption = "local[*]",
 ) -> None:
@@ -93,7 +100,7 @@ def run(
         from forebay.runtime.session import connect
 
         session = connect(home, master)
-    with session, _metrics(session, metrics_port):
+    with session, _metrics(session, metrics_port, metrics_host):
         before = {query.view: query for query in session.queries()}
         deadline = None if timeout is None else time.monotonic() + timeout
         if script is None:
@@ -154,13 +161,13 @@ def _check_rejected(
 
 
 @contextmanager
-def _metrics(session: Session, port: int | None) -> Iterator[None]:
+def _metrics(session: Session, port: int | None, host: str) -> Iterator[None]:
     if port is None:
         yield
         return
     from forebay.telemetry.server import MetricsServer
 
-    server = MetricsServer(session.collector(), port)
+    server = MetricsServer(session.collector(), port, host)
     words.print(f"metrics at {server.address}", markup=False, highlight=False)
     try:
         yield

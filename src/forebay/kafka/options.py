@@ -165,9 +165,20 @@ _DANGEROUS = {
 }
 _ENDANGERING_VALUE = re.compile(r"(jndi|ldap|ldaps|rmi|file)\s*:|LoginModule", re.IGNORECASE)
 
+_SECRET = re.compile(r"password|secret|token|\.pem$|private\.key\.passphrase|credentials", re.IGNORECASE)
+# librdkafka puts these two into the command line of kinit, which a shell runs: no character may mean anything to it.
+_IN_A_COMMAND = {
+    "sasl.kerberos.principal": re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@/-]*"),
+    "sasl.kerberos.keytab": re.compile(r"[A-Za-z0-9_./][A-Za-z0-9_./@:+=,-]*"),
+}
+
 
 def _check_pass_through(key: str, value: str) -> str | None:
-    if _ENDANGERING_VALUE.search(value):
+    allowed = _IN_A_COMMAND.get(key)
+    if allowed is not None and not allowed.fullmatch(value):
+        return "it is part of a shell command, and only letters, digits and _ . / @ - are taken there"
+    # A secret is handed on as it is, and may hold any characters: nothing is looked up by it.
+    if not _SECRET.search(key) and _ENDANGERING_VALUE.search(value):
         return "the value names a login module, a file or a directory service"
     return None
 
@@ -175,7 +186,7 @@ def _check_pass_through(key: str, value: str) -> str | None:
 PASS_THROUGH = PassThrough(
     prefix="kafka.",
     denied=_OWNED | _DANGEROUS,
-    secret=re.compile(r"password|secret|token|\.pem$|private\.key\.passphrase|credentials", re.IGNORECASE),
+    secret=_SECRET,
     check=_check_pass_through,
 )
 

@@ -14,6 +14,7 @@ from forebay.options import BOOLEAN, TEXT, Option, Options, OptionTable, choice,
 from forebay.pool.completed import LIMIT
 from forebay.pool.crew import Order
 from forebay.pool.failures import Verdict
+from forebay.telemetry import LOOPBACK
 
 ENVIRONMENT = "FOREBAY_POOL_"  # and the option's name: FOREBAY_POOL_COMMIT_INTERVAL_MS
 
@@ -119,6 +120,13 @@ _POOL = (
         integer(0, 65535),
         "serve Prometheus metrics on this port; 0: one that is free",
         example="9400",
+    ),
+    Option(
+        "metrics.host",
+        TEXT,
+        "the address that metrics are served on: this machine alone, unless another is given; 0.0.0.0 is every one it has",
+        LOOPBACK,
+        "0.0.0.0",  # noqa: S104 - an example
     ),
     Option(
         "format",

@@ -169,7 +169,9 @@ class Pool:
         self._thread.start()
         self._watch = self._loop.create_task(self._watch_handlers())
         port = self.options["metrics.port"]
-        self.metrics = None if port is None else MetricsServer(self.collector(), port)
+        self.metrics = (
+            None if port is None else MetricsServer(self.collector(), port, self.options["metrics.host"])
+        )
 
     async def wait(self) -> None:
         """Until the pool ends; raises why, if it was not asked to."""
