@@ -264,7 +264,7 @@ def test_a_record_that_is_no_artifact_is_left_out_and_counted(cluster: Cluster) 
             good = artifact()
             await store.publish(good)
             assert await store.list(consistency="latest") == [good]
-            assert store._index.refused == 3
+            assert store.stats().refused == {store.topics.by_id: 3}
 
     run(work())
 

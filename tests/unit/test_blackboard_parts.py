@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import json
+import logging
+import sqlite3
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+from foreign_records import GOOD, KEYS, KINDS, foreign, good
 
-from forebay.blackboard.artifact import decode
+from forebay.blackboard import Artifact
+from forebay.blackboard.artifact import PlainCodec, decode, decode_fields, encode
 from forebay.blackboard.index import Fed, Index
 from forebay.blackboard.options import bind, node_name
+from forebay.blackboard.retries import job_of
+from forebay.blackboard.stats import Refusals
 from forebay.blackboard.topics import Topics
 from forebay.errors import ArtifactError, DeniedOptionError, OptionConflictError, UnknownOptionError
 
@@ -70,45 +77,107 @@ def test_options_that_make_no_sense_are_refused() -> None:
         bind({"transactions": True, "isolation_level": "read_uncommitted"})
 
 
-GOOD = {"id": "1", "type": "T", "payload": {}, "produced_by": "p", "created_at": "2026-01-01T00:00:00+00:00"}
-WRONG = {
-    "id": 1, "type": {}, "payload": [], "produced_by": None, "created_at": 5, "tags": [1], "visibility": "Public",
-    "version": "1", "correlation_id": 7,
-}  # fmt: skip
+@pytest.mark.parametrize("name", foreign("artifacts"))
+def test_a_record_that_is_no_artifact_is_named_so(name: str) -> None:
+    value = foreign("artifacts")[name]
+    for read in (decode, decode_fields):
+        with pytest.raises(ArtifactError, match="a record is no"):
+            read(value)
+    assert decode(good("artifacts")) == decode_fields(good("artifacts")) == GOOD["artifacts"]
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "artifacts"])
+def test_no_record_stops_the_index_and_each_is_refused_by_itself(
+    kind: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    topics = Topics.of(bind({}))
+    topic, refusals = getattr(topics, kind), Refusals()
+    index = Index(topics, refusals=refusals)
+    junk = list(foreign(kind).values())
+    records = [Fed(topic, 0, at, 0, KEYS[kind], value) for at, value in enumerate(junk)]
+    records += [
+        Fed(topic, 0, len(junk), 0, b"\xff", good(kind)),
+        Fed(topic, 0, len(junk) + 1, 0, b"\xff", None),
+    ]
+    count = len(records)
+    if kind != "processed":  # whatever key a mark has is a mark's
+        records.append(Fed(topic, 0, count, 0, b"another key", good(kind)))
+    with caplog.at_level(logging.WARNING, "forebay.blackboard"):
+        index.apply(records, {(topic, 0): len(records)}, {topic: "id"})
+    assert refusals.by_topic == {topic: len(records)}
+    for record in records:
+        assert f"{topic}-0 at offset {record.offset} is nothing that a blackboard holds" in caplog.text
+    assert index.rows(f"SELECT count(*) FROM {index._tables[topic]}") == [(0,)]
+    index.apply([Fed(topic, 0, 200, 0, KEYS[kind], good(kind))], {(topic, 0): 201}, {topic: "id"})
+    assert index.rows(f"SELECT count(*) FROM {index._tables[topic]}") == [(1,)]
+    assert index.positions({topic: "id"}) == {(topic, 0): 201}
+    index.apply([Fed(topic, 0, 201, 0, KEYS[kind], None)], {(topic, 0): 202}, {topic: "id"})
+    assert index.rows(f"SELECT count(*) FROM {index._tables[topic]}") == [(0,)]
+    assert refusals.total == len(records)
+    index.close()
 
 
 @pytest.mark.parametrize(
-    "value",
+    "artifact",
     [
-        b"{",
-        b"[]",
-        b"null",
-        b'{"id": "1"}',
-        None,
-        *(json.dumps({**GOOD, k: v}).encode() for k, v in WRONG.items()),
+        Artifact("\ud800", {}, "p"),
+        Artifact("T", {"deep": ["\udfff"]}, "p"),
+        Artifact("T", {}, "p", correlation_id="\ud800"),
+        Artifact(5, {}, "p"),  # type: ignore[arg-type]
+        Artifact("T", {}, "p", tags=frozenset([1])),  # type: ignore[list-item]
+        Artifact("T", json.loads('{"x":' * 300 + "1" + "}" * 300), "p"),
     ],
+    ids=range(6),
 )
-def test_a_record_that_is_no_artifact_is_named_so(value: bytes | None) -> None:
-    with pytest.raises(ArtifactError, match="a record is no"):
-        decode(value)
+def test_what_nobody_could_read_is_not_published(artifact: Artifact) -> None:
+    with pytest.raises(ArtifactError, match="cannot be"):
+        encode(PlainCodec().document(artifact))
 
 
-@pytest.mark.parametrize("topic", ["by_id", "processed", "consumptions", "agents"])
-def test_no_record_stops_the_index(topic: str) -> None:
-    topics = Topics.of(bind({}))
-    index, name = Index(topics), getattr(topics, topic)
-    junk = [
-        b"\xff",
-        b"{",
-        b"[1]",
-        b"1",
-        b"null",
-        b'{"agent_name": 1}',
-        *(json.dumps({**GOOD, k: v}).encode() for k, v in WRONG.items()),
-    ]
-    junk += [b'{"artifact_id": {}, "consumer": 1, "run_id": [], "correlation_id": null, "consumed_at": 2}']
-    records = [Fed(name, 0, n, 0, b"\xff" if n % 2 else b"k", value) for n, value in enumerate(junk)]
-    index.apply([*records, Fed(name, 0, 99, 0, b"k", None)], {(name, 0): 100}, {name: "id"})
-    assert index.positions({name: "id"}) == {(name, 0): 100}
-    assert index.refused >= 1
+def test_a_kept_index_of_an_earlier_form_is_begun_again(tmp_path: Path) -> None:
+    topics, path = Topics.of(bind({})), tmp_path / "board.db"
+    ids = {topics.by_id: "x"}
+    index = Index(topics, path)
+    index.apply([Fed(topics.by_id, 0, 0, 0, KEYS["by_id"], good("by_id"))], {(topics.by_id, 0): 1}, ids)
     index.close()
+    index = Index(topics, path)
+    assert index.positions(ids) == {(topics.by_id, 0): 1}
+    index.close()
+    db = sqlite3.connect(path)
+    db.executescript("ALTER TABLE artifacts DROP COLUMN at_offset; PRAGMA user_version = 0")
+    db.close()
+    index = Index(topics, path)
+    assert index.positions(ids) == {}
+    assert index.rows("SELECT at_offset FROM artifacts") == []
+    index.close()
+
+
+def test_only_what_came_from_a_topic_that_was_made_anew_is_forgotten(tmp_path: Path) -> None:
+    topics = Topics.of(bind({}))
+    index = Index(topics)
+    ids = dict.fromkeys(topics.indexed, "old")
+    for kind in ("by_id", "processed", "consumptions", "agents"):
+        topic = getattr(topics, kind)
+        index.apply([Fed(topic, 0, 0, 0, KEYS[kind], good(kind))], {(topic, 0): 1}, ids)
+    kept = index.positions(ids | {topics.by_id: "new"})
+    assert kept == {(topic, 0): 1 for topic in topics.indexed if topic != topics.by_id}
+    counts = [
+        index.rows(f"SELECT count(*) FROM {table}")[0][0] for table in ("artifacts", "processed", "agents")
+    ]
+    assert counts == [0, 1, 1]
+    index.close()
+
+
+HEADERS = {
+    "forebay.retry.attempt": ["-1", "x", "1e3", "9" * 5_000, str(2**70)],
+    "forebay.retry.due.ms": ["-1", "soon", str(2**70)],
+    "forebay.retry.origin": ["t/0", "t/x/1", "t/-1/5", "//"],
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "text"), [(name, text) for name, texts in HEADERS.items() for text in texts]
+)
+def test_headers_of_a_retry_that_make_no_sense_are_refused(name: str, text: str) -> None:
+    with pytest.raises(ArtifactError, match="headers of a retry"):
+        job_of([(name, text.encode())], ("t", 0, 1))

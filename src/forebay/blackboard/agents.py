@@ -32,9 +32,9 @@ class Subscription:
 
     def wants(self, document: Document) -> bool:
         """An agent is never handed what it has itself produced: that would go on for ever."""
-        if document["produced_by"] == self.agent:
+        if document.get("produced_by") == self.agent:
             return False
-        named = {document["type"], document.get("canonical_type")}
+        named = {document.get("type"), document.get("canonical_type")}
         return EVERY in self.types or not self.types.isdisjoint(named)
 
     def passes(self, artifact: Any) -> bool:

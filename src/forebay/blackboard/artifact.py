@@ -12,12 +12,21 @@ from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from enum import Enum
-from types import NoneType
 from typing import Any, Protocol
 from uuid import UUID, uuid4
 
-import orjson
-
+from forebay.blackboard.shapes import (
+    Shape,
+    mapping,
+    moment,
+    parse,
+    parse_quickly,
+    text,
+    text_or_none,
+    texts,
+    uuid,
+    whole,
+)
 from forebay.errors import ArtifactError
 
 Document = dict[str, Any]
@@ -146,67 +155,60 @@ class PlainCodec:
 
 
 def encode(document: Mapping[str, Any]) -> bytes:
-    """JSON, strict: a value that would come back as another one is refused, not bent."""
+    """JSON, strict: a value that would come back as another one, or that nobody would take, is refused, not bent."""
     try:
-        return _ENCODER.encode(document).encode()
-    except (TypeError, ValueError) as error:
+        data = _ENCODER.encode(document).encode()
+    except (TypeError, ValueError, RecursionError) as error:
         raise ArtifactError(
             f"artifact {document.get('id')} of type '{document.get('type')}' cannot be written as JSON: {error}",
             remedy="payloads hold text, numbers, booleans, None, dates, UUIDs, enums, lists, sets and mappings",
         ) from None
+    try:
+        decode_fields(data)
+    except ArtifactError as error:
+        raise ArtifactError(
+            f"artifact {document.get('id')} cannot be published, because nobody could read it: {error.message}"
+        ) from None
+    return data
 
 
 def decode(data: bytes | None) -> Document:
-    """Exact: an integer of any size is what it was."""
-    try:
-        return _checked(json.loads(data or b""))
-    except ValueError as error:
-        raise ArtifactError(f"a record is no JSON: {error}") from None
+    """Exact: an integer of any size is what it was. ArtifactError for whatever is no artifact."""
+    return ARTIFACT.checked(parse(data or b""))
 
 
-def decode_fields(data: bytes) -> Document:
+def decode_fields(data: bytes | None) -> Document:
     """Quickly, for whoever does not look at the payload: numbers in it may have lost digits."""
-    try:
-        return _checked(orjson.loads(data))
-    except orjson.JSONDecodeError:
-        return decode(data)  # malformed, or what orjson alone refuses
+    return ARTIFACT.checked(parse_quickly(data or b""))
 
 
-def _checked(found: Any) -> Document:
-    """ArtifactError for whatever is no artifact: one record must not stop whoever reads the log."""
-    if not isinstance(found, dict):
-        raise ArtifactError("a record is no artifact: it is no JSON object")
-    document = {**_DEFAULTS, **found}
-    for name, kind in _FIELDS.items():
-        if not isinstance(document.get(name), kind):
-            raise ArtifactError(
-                f"a record is no artifact: '{name}' is {'wrong' if name in document else 'missing'}"
-            )
-    if not all(isinstance(tag, str) for tag in document["tags"]):
-        raise ArtifactError("a record is no artifact: 'tags' are not texts")
-    return document
+def _visibility(value: Any) -> bool:
+    return mapping(value) and text(value.get("kind", ""))
 
 
-_TEXT_OR_NONE = (str, NoneType)
-_FIELDS: dict[str, type | tuple[type, ...]] = {
-    "id": str,
-    "type": str,
-    "payload": dict,
-    "produced_by": str,
-    "correlation_id": _TEXT_OR_NONE,
-    "partition_key": _TEXT_OR_NONE,
-    "tags": list,
-    "visibility": dict,
-    "created_at": str,
-    "version": int,
-}
-_DEFAULTS: Document = {
-    "correlation_id": None,
-    "partition_key": None,
-    "tags": [],
-    "visibility": PUBLIC,
-    "version": 1,
-}
+ARTIFACT = Shape(
+    "artifact",
+    {
+        "id": uuid,
+        "type": text,
+        "payload": mapping,
+        "produced_by": text,
+        "correlation_id": text_or_none,
+        "partition_key": text_or_none,
+        "tags": texts,
+        "visibility": _visibility,
+        "created_at": moment,
+        "version": whole,
+    },
+    defaults={
+        "correlation_id": None,
+        "partition_key": None,
+        "tags": [],
+        "visibility": PUBLIC,
+        "version": 1,
+    },
+    optional={"canonical_type": text},
+)
 
 
 def _plain(value: Any) -> Any:
@@ -239,4 +241,5 @@ def micros(moment: datetime | str) -> int:
     return (moment - _EPOCH) // timedelta(microseconds=1)
 
 
-_ENCODER = json.JSONEncoder(default=_plain, allow_nan=False, separators=(",", ":"))
+# Not as ASCII: so half of a surrogate pair, which is no text, does not pass.
+_ENCODER = json.JSONEncoder(default=_plain, allow_nan=False, ensure_ascii=False, separators=(",", ":"))

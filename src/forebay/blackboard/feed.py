@@ -1,7 +1,8 @@
 """Feeds the index from the compacted topics: a thread with a consumer that follows them for ever.
 
 It belongs to no group: each process has all of the index. `wait_for` is how a reader waits until the index
-has what it wants to see.
+has what it wants to see. The thread never ends by itself: what it cannot do now it tries again, and whoever waits
+meanwhile hears why. Where a topic was made anew, or has lost records that the index has, its part is made anew.
 """
 
 from __future__ import annotations
@@ -17,26 +18,29 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 from forebay.backoff import Backoff, with_backoff
 from forebay.blackboard.index import Fed, Index, Partition
 from forebay.blackboard.topics import Topics
-from forebay.errors import (
-    AuthError,
-    ForebayError,
-    IndexBehindError,
-    TopicRecreatedError,
-    UnreachableError,
-)
+from forebay.errors import AuthError, ForebayError, IndexBehindError, UnreachableError
 from forebay.kafka.admin import Cluster, partitions_of
 from forebay.kafka.settings import CLIENT_LOG, connection_settings, translate
 from forebay.options import Options
+from forebay.threads import keep_running
 
 log = logging.getLogger("forebay.blackboard")
 
 CHUNK = 2_000  # records in one SQLite transaction
 POLL_S = 0.1
-TOPICS_AGE_S = 5.0  # partitions that are added are found within it
+TOPICS_AGE_S = 5.0  # partitions that are added, and topics that are made anew, are found within it
+_GONE = (KafkaError._AUTO_OFFSET_RESET, KafkaError._LOG_TRUNCATION)
+
+
+class _LogLostError(Exception):
+    """A partition does not have the offset that the index goes on at."""
+
+    def __init__(self, topic: str) -> None:
+        self.topic = topic
 
 
 class Feed:
-    """From start() to close(). What went wrong for good is raised to whoever waits."""
+    """From start() to close()."""
 
     def __init__(self, options: Options, topics: Topics, index: Index) -> None:
         self._options = options
@@ -45,7 +49,11 @@ class Feed:
         self._cluster = Cluster(options)
         self._topic_ids: dict[str, str] = {}
         self._reached: dict[Partition, int] = {}
-        self._fatal: ForebayError | None = None
+        self._missing: dict[Partition, int] = {}  # what has to be reached before the index is whole
+        self.trouble: ForebayError | None = None
+        self.log_number = (
+            0  # grows when a topic turns out to be another log than before: offsets mean others then
+        )
         self.taken = 0  # records, since the start
         self._news = threading.Condition()
         self._ended = threading.Event()
@@ -55,19 +63,36 @@ class Feed:
         """Connect, and come to where the topics end now: after this the index is complete."""
         # Topics that were made a moment ago have no leaders yet, which is waited for, too.
         with_backoff(self._look, timeout_s=self._options["connect.timeout.ms"] / 1000)
-        consumer = Consumer(self._settings(), logger=CLIENT_LOG)
-        consumer.assign([TopicPartition(*key, offset) for key, offset in self._reached.items()])
-        self._thread = threading.Thread(target=self._run, args=(consumer,), name="forebay-board", daemon=True)
-        self._thread.start()
-        self.wait_for(with_backoff(self.ends, timeout_s=None), timeout_s=None)
+        self._thread = keep_running("forebay-board", self._run, self._ended, self._failed)
+        self.wait_for({}, timeout_s=None)
 
     def _look(self) -> None:
+        """What the topics are now, and where to go on in them."""
         described = self._cluster.describe(self._names)
-        self._topic_ids = {name: topic.id for name, topic in described.items()}
+        ids = {name: topic.id for name, topic in described.items()}
         keys = partitions_of(described)
-        starts = self._cluster.earliest(keys)
-        known = self._index.positions(self._topic_ids)
-        self._reached = {key: max(known.get(key, 0), starts[key]) for key in keys}
+        starts, ends = self._cluster.earliest(keys), self._cluster.latest(keys)
+        known = self._index.positions(ids)
+        lost = {
+            topic for (topic, number), at in known.items()
+            if not starts.get((topic, number), 0) <= at <= ends.get((topic, number), 0)
+        }  # fmt: skip
+        if lost:
+            log.warning(
+                "the index has records that %s no longer have: the log was truncated, or records were deleted",
+                ", ".join(sorted(lost)),
+            )
+            self._index.forget(lost)
+        with self._news:
+            before = self._reached
+            self._topic_ids = ids
+            self._reached = {
+                key: starts[key] if key[0] in lost else max(known.get(key, 0), starts[key]) for key in keys
+            }
+            self._missing = {key: end for key, end in ends.items() if self._reached[key] < end}
+            if any(self._reached.get(key, 0) < offset for key, offset in before.items()):
+                self.log_number += 1
+            self._news.notify_all()
 
     def close(self) -> None:
         self._ended.set()
@@ -82,27 +107,38 @@ class Feed:
         return self._cluster.latest(list(self._reached))
 
     def has(self, wanted: Mapping[Partition, int]) -> bool:
-        """Whether all before these offsets is in the index."""
-        return all(self._reached.get(key, 0) >= offset for key, offset in wanted.items())
+        """Whether all before these offsets is in the index, and all that was in the log when it was begun."""
+        return not self._missing and all(
+            self._reached.get(key, 0) >= offset for key, offset in wanted.items()
+        )
 
     def wait_for(self, wanted: Mapping[Partition, int], timeout_s: float | None) -> None:
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         with self._news:
+            log_number = self.log_number
             while not self.has(wanted):
-                if self._fatal is not None:
-                    raise self._fatal
+                if self.trouble is not None:
+                    raise self.trouble
                 if self._ended.is_set():
                     return
+                if log_number != self.log_number and wanted:
+                    raise IndexBehindError(
+                        "a topic of the blackboard was made anew or has lost records, and with it what was waited for",
+                        remedy="ask again: the index is made anew by itself",
+                    )
                 left = None if deadline is None else deadline - time.monotonic()
                 if left is not None and left <= 0:
-                    (topic, number), offset = next(
-                        (key, offset) for key, offset in wanted.items() if self._reached.get(key, 0) < offset
-                    )
-                    raise IndexBehindError(
-                        f"after {timeout_s:g} s the index has {topic}-{number} up to offset "
-                        f"{self._reached.get((topic, number), 0)} and not up to {offset}"
-                    )
+                    raise self._behind({**wanted, **self._missing}, timeout_s)
                 self._news.wait(left)
+
+    def _behind(self, wanted: Mapping[Partition, int], timeout_s: float | None) -> IndexBehindError:
+        (topic, number), offset = next(
+            (key, offset) for key, offset in wanted.items() if self._reached.get(key, 0) < offset
+        )
+        return IndexBehindError(
+            f"after {timeout_s:g} s the index has {topic}-{number} up to offset "
+            f"{self._reached.get((topic, number), 0)} and not up to {offset}"
+        )
 
     def _settings(self) -> dict[str, Any]:
         return connection_settings(self._options) | {
@@ -118,27 +154,50 @@ class Feed:
             "queued.max.messages.kbytes": 16_384,
         }
 
-    def _run(self, consumer: Consumer) -> None:
-        away, looked = Backoff(), time.monotonic()
+    def _run(self) -> None:
+        """Until close(). Whatever it raises is told to those who wait, and it is run again."""
+        if self.trouble is not None:
+            self._look()
+        consumer = Consumer(self._settings(), logger=CLIENT_LOG)
         try:
-            while not self._ended.is_set():
-                try:
-                    self._take(self._fetch(consumer))
-                    if time.monotonic() - looked > TOPICS_AGE_S:
-                        looked = time.monotonic()
-                        self._find_partitions(consumer)
-                    away.over()
-                except KafkaException as error:
-                    found = translate(error.args[0], self._options, "reading the blackboard's topics")
-                    if not found.retryable:
-                        raise found from None
-                    self._ended.wait(away.failed())
-        except ForebayError as error:
-            self._fail(error)
-        except Exception as error:  # a full disk, a file that was taken away: readers must hear of it
-            self._fail(IndexBehindError(f"the index is fed no more: {error!r}"))
+            self._assign(consumer)
+            self._follow(consumer)
         finally:
             consumer.close()
+
+    def _follow(self, consumer: Consumer) -> None:
+        away, looked = Backoff(), time.monotonic()
+        while not self._ended.is_set():
+            try:
+                self._take(self._fetch(consumer))
+                if time.monotonic() - looked > TOPICS_AGE_S:
+                    looked = time.monotonic()
+                    self._find_partitions(consumer)
+                away.over()
+                self.trouble = None
+            except _LogLostError as lost:
+                log.warning("%s no longer has the records that come after the index", lost.topic)
+                self._index.forget([lost.topic])
+                self._look()
+                self._assign(consumer)
+            except KafkaException as error:
+                found = translate(error.args[0], self._options, "reading the blackboard's topics")
+                if not found.retryable:
+                    raise found from None
+                self._ended.wait(away.failed())
+
+    def _assign(self, consumer: Consumer) -> None:
+        consumer.assign([TopicPartition(*key, offset) for key, offset in self._reached.items()])
+
+    def _failed(self, error: Exception) -> None:
+        if not isinstance(error, ForebayError):  # a full disk, a file that was taken away
+            error = IndexBehindError(
+                f"the index does not follow the log: {type(error).__name__}: {error}",
+                remedy="it is tried again by itself; see the log for what is wrong",
+            )
+        with self._news:
+            self.trouble = error
+            self._news.notify_all()
 
     def _fetch(self, consumer: Consumer) -> list[Message]:
         """What is there, or the first that comes: consume() with a time would wait until it has as many as asked for."""
@@ -153,23 +212,16 @@ class Feed:
             described = self._cluster.describe(self._names)
         except UnreachableError:
             return
-        keys = set(partitions_of(described))
-        new = keys - set(self._reached)
         if any(topic.id != self._topic_ids[name] for name, topic in described.items()):
-            raise TopicRecreatedError(
-                "a topic of the blackboard was deleted and made again",
-                remedy="start again: the index is made anew",
-            )
+            log.warning("a topic of the blackboard was deleted and made again")
+            self._look()
+            self._assign(consumer)
+            return
+        new = set(partitions_of(described)) - set(self._reached)
         if new:
             with self._news:
                 self._reached.update(dict.fromkeys(new, 0))
-            consumer.assign([TopicPartition(*key, offset) for key, offset in self._reached.items()])
-
-    def _fail(self, error: ForebayError) -> None:
-        log.error("the index of the blackboard has stopped: %s", error)
-        with self._news:
-            self._fatal = error
-            self._news.notify_all()
+            self._assign(consumer)
 
     def _take(self, messages: list[Message]) -> None:
         records: list[Fed] = []
@@ -183,11 +235,8 @@ class Feed:
                 records.append(Fed(*key, message.offset(), at_ms, message.key() or b"", message.value()))
             elif error.code() == KafkaError._PARTITION_EOF:
                 reached[key] = message.offset()
-            elif error.code() == KafkaError._AUTO_OFFSET_RESET:
-                raise IndexBehindError(
-                    f"{key[0]}-{key[1]} no longer has what comes after the index: {error.str()}",
-                    remedy="start again: the index is made anew",
-                )
+            elif error.code() in _GONE:
+                raise _LogLostError(key[0])
             else:
                 found = translate(error, self._options, f"reading {key[0]}")
                 if isinstance(found, AuthError) or not found.retryable:
@@ -198,4 +247,8 @@ class Feed:
         self.taken += len(records)
         with self._news:
             self._reached.update(reached)
+            if self._missing:
+                self._missing = {
+                    key: end for key, end in self._missing.items() if self._reached.get(key, 0) < end
+                }
             self._news.notify_all()

@@ -13,7 +13,6 @@ log brings, whoever has published it: start the same program as often as you lik
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -27,10 +26,8 @@ from pydantic import Field, PrivateAttr
 from forebay.blackboard.artifact import Document, decode
 from forebay.blackboard.marks import Marks
 from forebay.blackboard.store import KafkaBlackboardStore as PlainStore
-from forebay.errors import ArtifactError, BlackboardError
+from forebay.errors import BadRecordError, BlackboardError
 from forebay.pool import Pool, Record
-
-log = logging.getLogger("forebay.blackboard")
 
 
 class FlockCodec:
@@ -205,9 +202,10 @@ class KafkaSchedulingComponent(OrchestratorComponent):
     async def _handle(self, orchestrator: Any, store: KafkaBlackboardStore, record: Record) -> None:
         try:
             artifact = store._codec.artifact(decode(record.raw))
-        except (ArtifactError, ValueError) as error:
-            log.warning("%r is no artifact of Flock's, and is left out: %s", record, error)
-            return
+        except Exception as error:  # whatever Flock's classes raise
+            store.refusals.add(record.place, error)
+            # The pool makes a dead letter of it, at once.
+            raise BadRecordError(f"no artifact of Flock's: {error}", kind="NoArtifact") from None
         id = str(artifact.id)
         tasks: dict[str, asyncio.Task[Any]] = {}
         self._tasks[id], self._leases[id] = tasks, record._lease
@@ -216,11 +214,10 @@ class KafkaSchedulingComponent(OrchestratorComponent):
                 await orchestrator.publish(artifact)
             if tasks:
                 await asyncio.wait(tasks.values())
-            place = (record.topic, record.partition, record.offset)
             done = [name for name, task in tasks.items() if not task.cancelled() and task.exception() is None]
             if done:
                 await store._write(
-                    [self._marks.mark(id, name, "", place, {"result": "done"}) for name in done]
+                    [self._marks.mark(id, name, "", record.place, {"result": "done"}) for name in done]
                 )
                 for name in done:
                     self._marks.made(id, name, "", record._lease)

@@ -1,8 +1,8 @@
 """The local index: SQLite, made from the compacted topics and from nothing else.
 
 Rows and the offsets they came from are written in one SQLite transaction, so a file that is kept goes on where
-it stopped, and a process that was killed has neither lost nor doubled anything. A file that may have missed a
-tombstone, or that is of topics which were made anew, is begun again.
+it stopped, and a process that was killed has neither lost nor doubled anything. What is of a topic that was made
+anew or has lost records is begun again, and all of it if it may have missed a tombstone.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import sqlite3
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import groupby
@@ -22,6 +22,9 @@ from pathlib import Path
 from typing import IO, Any
 
 from forebay.blackboard.artifact import decode_fields, micros
+from forebay.blackboard.records import AGENT, CONSUMPTION, MARK, consumption_key
+from forebay.blackboard.shapes import parse_quickly
+from forebay.blackboard.stats import Refusals
 from forebay.blackboard.topics import TOMBSTONE_MS, Topics
 from forebay.errors import AlreadyRunningError, ArtifactError
 
@@ -29,11 +32,12 @@ log = logging.getLogger("forebay.blackboard")
 
 Partition = tuple[str, int]
 
+FORM = 2  # of the tables and of what may be in them: a file of another form is begun again
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS artifacts (
     seq INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, type TEXT NOT NULL, produced_by TEXT NOT NULL,
     correlation_id TEXT, visibility TEXT NOT NULL, tags TEXT NOT NULL, created_us INTEGER NOT NULL,
-    document BLOB NOT NULL, partition INTEGER NOT NULL, at_ms INTEGER NOT NULL
+    document BLOB NOT NULL, partition INTEGER NOT NULL, at_offset INTEGER NOT NULL, at_ms INTEGER NOT NULL
 );
 CREATE INDEX IF NOT EXISTS artifacts_created ON artifacts (created_us, id);
 CREATE INDEX IF NOT EXISTS artifacts_type ON artifacts (type, created_us);
@@ -56,12 +60,15 @@ _TABLES = ("artifacts", "consumptions", "processed", "agents", "positions", "fed
 
 # One key is always in one partition, in order; only where partitions were added may it be in two.
 _PUT_ARTIFACT = """
-INSERT INTO artifacts (id, type, produced_by, correlation_id, visibility, tags, created_us, document, partition, at_ms)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+INSERT INTO artifacts (
+    id, type, produced_by, correlation_id, visibility, tags, created_us, document, partition, at_offset, at_ms
+)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (id) DO UPDATE SET
     type = excluded.type, produced_by = excluded.produced_by, correlation_id = excluded.correlation_id,
     visibility = excluded.visibility, tags = excluded.tags, created_us = excluded.created_us,
-    document = excluded.document, partition = excluded.partition, at_ms = excluded.at_ms
+    document = excluded.document, partition = excluded.partition, at_offset = excluded.at_offset,
+    at_ms = excluded.at_ms
 WHERE excluded.partition = artifacts.partition OR excluded.at_ms >= artifacts.at_ms
 """
 
@@ -81,17 +88,20 @@ class Fed:
 class Index:
     """One writer (the feed) and any number of readers in this process; one process a file."""
 
-    def __init__(self, topics: Topics, path: Path | None = None) -> None:
+    def __init__(self, topics: Topics, path: Path | None = None, refusals: Refusals | None = None) -> None:
         self._topics = topics
+        self._refusals = refusals or Refusals()
         self._folder = None if path else tempfile.TemporaryDirectory(prefix="forebay-board-")
         self.path = path or Path(self._folder.name if self._folder else "") / "board.db"
         self.path.parent.mkdir(parents=True, exist_ok=True)
         self._held = self._hold()
         self._writer = self._connect()
-        self._writer.executescript(_SCHEMA)
+        self._make_tables()
         self._reader = self._connect()
         self._reading = threading.Lock()
-        self.refused = 0  # records that are no artifacts; each was named in the log
+        # Looks at one row, which take microseconds, never wait for a search: they are made in event loops.
+        self._glancer = self._connect()
+        self._glancing = threading.Lock()
 
     def _hold(self) -> IO[str]:
         handle = self.path.with_name(self.path.name + ".lock").open("a")
@@ -112,9 +122,16 @@ class Index:
         db.execute("PRAGMA synchronous = NORMAL" if self._folder is None else "PRAGMA synchronous = OFF")
         return db
 
+    def _make_tables(self) -> None:
+        if self._writer.execute("PRAGMA user_version").fetchone()[0] != FORM:
+            drop = "".join(f"DROP TABLE IF EXISTS {table};" for table in _TABLES)
+            self._writer.executescript(f"BEGIN; {drop} {_SCHEMA} PRAGMA user_version = {FORM}; COMMIT")
+
     def close(self) -> None:
         with self._reading:
             self._reader.close()
+        with self._glancing:
+            self._glancer.close()
         self._writer.close()
         self._held.close()
         if self._folder is not None:
@@ -127,17 +144,45 @@ class Index:
         rows = self._writer.execute("SELECT topic, partition, topic_id, next FROM positions").fetchall()
         fed = self._writer.execute("SELECT max(at_ms) FROM fed").fetchone()[0]
         stale = fed is not None and _now_ms() - fed > TOMBSTONE_MS
-        if stale or any(topic_ids.get(topic) != id for topic, _, id, _ in rows):
-            log.info("the index '%s' is made anew: its topics are not those it was made from", self.path)
-            self.clear()
+        others = {topic for topic, _, id, _ in rows if topic_ids.get(topic) != id}
+        if stale or others - set(topic_ids):
+            log.info("the index '%s' is made anew: it may have missed what was deleted meanwhile", self.path)
+            self.forget(self._topics.indexed)
             return {}
-        return {(topic, partition): offset for topic, partition, _, offset in rows}
+        if others:
+            self.forget(others)
+        return {(topic, number): offset for topic, number, _, offset in rows if topic not in others}
 
-    def clear(self) -> None:
-        self._writer.execute("BEGIN")
-        for table in _TABLES:
-            self._writer.execute(f"DELETE FROM {table}")  # noqa: S608
+    def forget(self, topics: Collection[str]) -> None:
+        """All that came from these topics: it is read again."""
+        log.info("the index of %s is made anew", ", ".join(sorted(topics)))
+        self._writer.execute("BEGIN IMMEDIATE")
+        try:
+            for topic, table in self._tables.items():
+                if topic in topics:
+                    self._writer.execute(f"DELETE FROM {table}")  # noqa: S608
+            # Those of topics that have other names now go, too.
+            kept = set(self._topics.indexed) - set(topics)
+            marks = ", ".join("?" * len(kept))
+            self._writer.execute(f"DELETE FROM positions WHERE topic NOT IN ({marks})", [*kept])  # noqa: S608
+            if not kept:
+                self._writer.execute("DELETE FROM fed")
+        except BaseException:
+            self._writer.execute("ROLLBACK")
+            raise
         self._writer.execute("COMMIT")
+        self._refusals.forget(topics)
+
+    @property
+    def _tables(self) -> dict[str, str]:
+        """By topic, what is made from it."""
+        topics = self._topics
+        return {
+            topics.by_id: "artifacts",
+            topics.processed: "processed",
+            topics.consumptions: "consumptions",
+            topics.agents: "agents",
+        }
 
     def apply(
         self, records: Iterable[Fed], reached: Mapping[Partition, int], topic_ids: Mapping[str, str]
@@ -168,70 +213,54 @@ class Index:
 
     def _artifact_row(self, record: Fed) -> tuple[Any, ...] | None:
         try:
-            assert record.value is not None
             document = decode_fields(record.value)
-            return (
-                document["id"],
-                document.get("canonical_type", document["type"]),
-                document["produced_by"],
-                document["correlation_id"],
-                document["visibility"].get("kind", "Unknown"),
-                json.dumps(document["tags"]),
-                micros(document["created_at"]),
-                record.value,
-                record.partition,
-                record.timestamp_ms,
-            )
-        except (ArtifactError, AttributeError, KeyError, TypeError, ValueError) as error:
+            _check_key(record, document["id"])
+        except ArtifactError as error:
             self._refuse(record, error)
             return None
+        return (
+            document["id"],
+            document.get("canonical_type", document["type"]),
+            document["produced_by"],
+            document["correlation_id"],
+            document["visibility"].get("kind", "Unknown"),
+            json.dumps(document["tags"]),
+            micros(document["created_at"]),
+            record.value,
+            record.partition,
+            record.offset,
+            record.timestamp_ms,
+        )
 
     def _put(self, db: sqlite3.Connection, record: Fed) -> None:
+        """Any record but an artifact. What is foreign is found before SQLite sees any of it."""
         try:
-            if record.topic == self._topics.by_id:
-                db.execute("DELETE FROM artifacts WHERE id = ?", (record.key.decode(),))
-            elif record.topic == self._topics.processed:
-                self._put_mark(db, record)
-            elif record.topic == self._topics.consumptions:
-                self._put_consumption(db, record)
-            else:
-                self._put_agent(db, record)
-        except (KeyError, TypeError, ValueError) as error:
+            question, values = self._change(record, _key_of(record))
+        except ArtifactError as error:
             self._refuse(record, error)
-
-    def _refuse(self, record: Fed, error: Exception) -> None:
-        self.refused += 1
-        log.warning(
-            "%s-%d at offset %d is nothing that a blackboard holds, and is left out: %s",
-            record.topic, record.partition, record.offset, error,
-        )  # fmt: skip
-
-    def _put_mark(self, db: sqlite3.Connection, record: Fed) -> None:
-        if record.value is None:
-            db.execute("DELETE FROM processed WHERE key = ?", (record.key.decode(),))
         else:
-            db.execute("INSERT OR IGNORE INTO processed VALUES (?)", (record.key.decode(),))
+            db.execute(question, values)
 
-    def _put_consumption(self, db: sqlite3.Connection, record: Fed) -> None:
-        key = record.key.decode()
+    def _change(self, record: Fed, key: str) -> tuple[str, tuple[Any, ...]]:
         if record.value is None:
-            db.execute("DELETE FROM consumptions WHERE key = ?", (key,))
-            return
-        found = json.loads(record.value)
-        fields = [
-            found[name] for name in ("artifact_id", "consumer", "run_id", "correlation_id", "consumed_at")
-        ]
-        if not all(isinstance(field, str | None) for field in fields):
-            raise TypeError("a consumption's fields are texts")
-        db.execute("INSERT OR REPLACE INTO consumptions VALUES (?, ?, ?, ?, ?, ?)", (key, *fields))
+            table = self._tables[record.topic]
+            column = {"artifacts": "id", "agents": "name"}.get(table, "key")
+            return f"DELETE FROM {table} WHERE {column} = ?", (key,)  # noqa: S608
+        if record.topic == self._topics.processed:
+            MARK.checked(parse_quickly(record.value))
+            return "INSERT OR IGNORE INTO processed VALUES (?)", (key,)
+        if record.topic == self._topics.consumptions:
+            found = CONSUMPTION.checked(parse_quickly(record.value))
+            _check_key(record, consumption_key(found).decode())
+            names = ("artifact_id", "consumer", "run_id", "correlation_id", "consumed_at")
+            values = (key, *(found[name] for name in names))
+            return "INSERT OR REPLACE INTO consumptions VALUES (?, ?, ?, ?, ?, ?)", values
+        found = AGENT.checked(parse_quickly(record.value))
+        _check_key(record, found["agent_name"])
+        return "INSERT OR REPLACE INTO agents VALUES (?, ?)", (key, record.value)
 
-    def _put_agent(self, db: sqlite3.Connection, record: Fed) -> None:
-        name = record.key.decode()
-        if record.value is None:
-            db.execute("DELETE FROM agents WHERE name = ?", (name,))
-        else:
-            json.loads(record.value)["agent_name"]
-            db.execute("INSERT OR REPLACE INTO agents VALUES (?, ?)", (name, record.value))
+    def _refuse(self, record: Fed, error: ArtifactError) -> None:
+        self._refusals.add((record.topic, record.partition, record.offset), error)
 
     # -- reading, by anybody -------------------------------------------------------------------------
 
@@ -249,12 +278,32 @@ class Index:
         with self._reading:
             return self._reader.execute(question, values).fetchall()
 
-    def document(self, artifact_id: str) -> bytes | None:
-        found = self.rows("SELECT document FROM artifacts WHERE id = ?", (artifact_id,))
-        return found[0][0] if found else None
+    def document(self, artifact_id: str) -> tuple[bytes, int, int] | None:
+        """The newest version, and its partition and offset. Never waits, as `processed`."""
+        question = "SELECT document, partition, at_offset FROM artifacts WHERE id = ?"
+        with self._glancing:
+            found: tuple[bytes, int, int] | None = self._glancer.execute(question, (artifact_id,)).fetchone()
+        return found
 
-    def is_processed(self, key: bytes) -> bool:
-        return bool(self.rows("SELECT 1 FROM processed WHERE key = ?", (key.decode(),)))
+    def processed(self, keys: Collection[bytes]) -> set[bytes]:
+        """Which of these marks there are; a few at a time."""
+        question = f"SELECT key FROM processed WHERE key IN ({', '.join('?' * len(keys))})"  # noqa: S608
+        with self._glancing:
+            found = self._glancer.execute(question, [key.decode() for key in keys]).fetchall()
+        return {key.encode() for (key,) in found}
+
+
+def _key_of(record: Fed) -> str:
+    try:
+        return record.key.decode()
+    except UnicodeDecodeError as error:
+        raise ArtifactError(f"a record's key is not UTF-8 at byte {error.start}") from None
+
+
+def _check_key(record: Fed, expected: str) -> None:
+    """What is under another key than its own would not be replaced by its next version, nor deleted."""
+    if _key_of(record) != expected:
+        raise ArtifactError("a record's key is not that of what it holds")
 
 
 def _now_ms() -> int:

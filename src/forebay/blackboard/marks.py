@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+from itertools import islice
 from typing import Any
 
 from forebay.blackboard.feed import Feed
@@ -18,6 +19,7 @@ from forebay.blackboard.retries import Place
 from forebay.blackboard.writer import Outgoing
 
 PRUNE = 10_000  # own marks kept in memory before those that the index has are let go
+STEP = 50  # that are looked at then: the event loop waits meanwhile
 
 
 class Marks:
@@ -36,7 +38,7 @@ class Marks:
         key = processed_key(artifact_id, agent, replay)
         fresh = self._fresh.get(key)
         # Under an earlier assignment it may have been rolled back with its transaction.
-        return (fresh is not None and fresh is lease) or self._index.is_processed(key)
+        return (fresh is not None and fresh is lease) or key in self._index.processed([key])
 
     def mark(
         self, artifact_id: str, agent: str, replay: str, place: Place, result: dict[str, Any]
@@ -56,12 +58,21 @@ class Marks:
         """It is on its way, with whatever else this assignment commits."""
         self._fresh[processed_key(artifact_id, agent, replay)] = lease
         if len(self._fresh) > PRUNE:
-            known = [key for key in list(self._fresh)[: PRUNE // 2] if self._index.is_processed(key)]
-            for key in known:
-                del self._fresh[key]
+            oldest = list(islice(self._fresh, STEP))
+            known = self._index.processed(oldest)
+            for key in oldest:
+                lease = self._fresh.pop(key)
+                if key not in known:
+                    self._fresh[key] = lease  # at the end: the next time it is the turn of others
+
+    def forget(self, artifact_id: str, agent: str, replay: str) -> None:
+        """It was not written after all."""
+        self._fresh.pop(processed_key(artifact_id, agent, replay), None)
 
     async def _catch_up(self, lease: Any) -> None:
-        """Once an assignment of a partition."""
+        """Once an assignment of a partition, and while the index is made anew."""
+        if not self._feed.has({}):
+            await asyncio.to_thread(self._feed.wait_for, {}, self._timeout_s)
         if lease is None:
             return
         place = (lease.topic, lease.partition)

@@ -5,13 +5,13 @@ Nothing is counted twice: they are read off the orchestrator and its pools when 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
-from prometheus_client.core import CounterMetricFamily
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from forebay.blackboard.stats import Stats
+from forebay.blackboard.stats import BoardStats, Stats
 from forebay.pool import Pool
 
 _COUNTERS = {
@@ -24,12 +24,37 @@ _COUNTERS = {
 }
 
 
+class BoardCollector(Collector):
+    """`prometheus_client.REGISTRY.register(store.collector())`."""
+
+    def __init__(self, stats: Callable[[], BoardStats]) -> None:
+        self._stats = stats
+
+    def collect(self) -> Iterator[Metric]:
+        stats = self._stats()
+        refused = CounterMetricFamily(
+            "forebay_board_refused_records", "Records that are nothing a blackboard holds.", labels=["topic"]
+        )
+        for topic, count in sorted(stats.refused.items()):
+            refused.add_metric([topic], count)
+        yield refused
+        yield CounterMetricFamily(
+            "forebay_board_index_records", "Records that the local index has taken.", stats.fed
+        )
+        yield GaugeMetricFamily(
+            "forebay_board_index_following",
+            "1 while the local index follows the log, 0 while it cannot.",
+            float(stats.trouble is None),
+        )
+
+
 class AgentCollector(Collector):
     """`prometheus_client.REGISTRY.register(orchestrator.collector())`."""
 
-    def __init__(self, stats: Stats, pools: Sequence[Pool]) -> None:
+    def __init__(self, stats: Stats, pools: Sequence[Pool], board: Collector) -> None:
         self._stats = stats
         self._pools = pools
+        self._board = board
 
     def collect(self) -> Iterator[Metric]:
         for field, (name, text) in _COUNTERS.items():
@@ -37,9 +62,7 @@ class AgentCollector(Collector):
             for (agent, partition), each in sorted(self._stats.agents.items()):
                 counter.add_metric([agent, str(partition)], getattr(each, field))
             yield counter
-        refused = CounterMetricFamily("forebay_board_refused_records", "Records that are no artifacts.")
-        refused.add_metric([], self._stats.refused)
-        yield refused
+        yield from self._board.collect()
         # Of several pools each has the same metrics, under its own name: one family for all of them.
         families: dict[str, Metric] = {}
         for pool in self._pools:

@@ -27,7 +27,8 @@ from forebay.blackboard import telemetry
 from forebay.blackboard.agents import Handler, Subscription, output, types_of
 from forebay.blackboard.artifact import ConsumptionRecord, decode
 from forebay.blackboard.metrics import AgentCollector
-from forebay.blackboard.retries import Job, RetryPolicy, headers_of, job_of, letter_of
+from forebay.blackboard.retries import Job, RetryPolicy, agent_of, headers_of, job_of, letter_of
+from forebay.blackboard.shapes import parse_quickly, text
 from forebay.blackboard.stats import Stats
 from forebay.blackboard.store import KafkaBlackboardStore
 from forebay.blackboard.writer import HEADROOM, PARTITIONER, Outgoing, most_bytes
@@ -128,7 +129,7 @@ class Orchestrator:
 
     def collector(self) -> AgentCollector:
         """For Prometheus, once it is started: agents' figures, and those of the pools, the group's lag among them."""
-        return AgentCollector(self.stats, self._pools)
+        return AgentCollector(self.stats, self._pools, self.store.collector())
 
     async def __aenter__(self) -> Orchestrator:
         await self.start()
@@ -175,15 +176,12 @@ class Orchestrator:
 
     async def _handle(self, record: Record) -> None:
         """All agents that want it, side by side; then everything that follows from that, at once."""
-        place = (record.topic, record.partition, record.offset)
-        value = record.raw or b""
         try:
-            document, job = decode(value), job_of(record.headers, place)
+            document, job = decode(record.raw), job_of(record.headers, record.place)
             artifact = self.store._codec.artifact(document)
-        except (ArtifactError, ValueError) as error:
-            # Whatever is raised below is tried again for ever: a record that is wrong must not get there.
-            self.stats.refused += 1
-            log.warning("%s-%d at offset %d is no artifact, and is left out: %s", *place, error)
+        except Exception as error:  # whatever the program's classes raise
+            # What is raised below is tried again for ever: a record that is wrong must not get there.
+            await self._deliver(record, self._refused(record, error))
             return
         await self._until_due(job)
         wanted = [
@@ -194,15 +192,39 @@ class Orchestrator:
         results = await asyncio.gather(
             *(self._run_agent(each, record, job, document, artifact) for each in wanted)
         )
-        outgoing = [one for _, records in results for one in records]
+        await self._deliver(record, [one for _, records in results for one in records])
+        for each, (done, _) in zip(wanted, results, strict=True):
+            if done:
+                self._marks.made(document["id"], each.agent, job.replay, record._lease)
+
+    def _refused(self, record: Record, error: Exception) -> list[Outgoing]:
+        """A record that is no artifact: counted, named, and a dead letter of each agent that it was for."""
+        self.stats.refused += 1
+        self.store.refusals.add(record.place, error)
+        job = Job(None, 0, 0, "", record.place)
+        return [self._letter(agent, record, job, error) for agent in self._addressed(record)]
+
+    def _addressed(self, record: Record) -> list[str]:
+        """The agents that would have been handed it, as far as that can be told."""
+        named = agent_of(record.headers)
+        if named is not None:
+            return [named] if named in self._subscriptions else []
+        try:
+            found = parse_quickly(record.raw or b"")
+        except ArtifactError:
+            found = None
+        told = found if isinstance(found, dict) else {}
+        about = {
+            name: told[name] for name in ("type", "canonical_type", "produced_by") if text(told.get(name))
+        }
+        return [each.agent for each in self._subscriptions.values() if each.wants(about)]
+
+    async def _deliver(self, record: Record, outgoing: list[Outgoing]) -> None:
         if self.store.options["transactions"]:
             for one in outgoing:
                 record._send(one.topic, one.value, one.key, one.headers)
         else:
             await self._write_in_turn(outgoing)
-        for each, (done, _) in zip(wanted, results, strict=True):
-            if done:
-                self._marks.made(document["id"], each.agent, job.replay, record._lease)
 
     async def _write_in_turn(self, outgoing: list[Outgoing]) -> None:
         """Marks after everything else is durable: a mark without its results would be results that are lost."""
@@ -215,7 +237,8 @@ class Orchestrator:
                 await self.store._write(group)
 
     async def _until_due(self, job: Job) -> None:
-        wait_s = job.due_ms / 1000 - time.time()
+        """Never for longer than a retry waits: the record may be anybody's."""
+        wait_s = min(job.due_ms - time.time() * 1000, self.retry.backoff_max_ms) / 1000
         if wait_s > 0:
             try:
                 await asyncio.wait_for(self._stopping.wait(), wait_s)
@@ -248,21 +271,22 @@ class Orchestrator:
             counted.failed(time.monotonic() - began)
             return False, self._failure(who.agent, record, job, error)
         counted.done(time.monotonic() - began)
-        place = (record.topic, record.partition, record.offset)
         result = {"result": "done", "outputs": [each["id"] for each in outputs]}
         consumed = ConsumptionRecord(
             UUID(document["id"]), who.agent, job.replay or None, document["correlation_id"]
         )
         return True, [
             *written,
-            self._marks.mark(document["id"], who.agent, job.replay, place, result),
+            self._marks.mark(document["id"], who.agent, job.replay, record.place, result),
             self.store.consumption(consumed),
         ]
 
     def _failure(self, agent: str, record: Record, job: Job, error: Exception) -> list[Outgoing]:
         now_ms = int(time.time() * 1000)
         value = record.raw or b""
-        if job.failed + 1 < self.retry.attempts:
+        # What is larger than artifacts are could not be written once more; of a letter a part is enough.
+        fits = len(value) <= most_bytes(self.store.options)
+        if fits and job.failed + 1 < self.retry.attempts:
             again = job.next(agent, now_ms + self.retry.wait_ms(job.failed + 1))
             self.stats.of(agent, record.partition).retries += 1
             log.warning(
@@ -271,11 +295,16 @@ class Orchestrator:
             )  # fmt: skip
             headers = headers_of(again, record.headers, f"{type(error).__name__}: {error}"[:WORDS])
             return [Outgoing(self.store.topics.retry(again.failed), record.key, value, headers)]
+        return [self._letter(agent, record, job, error)]
+
+    def _letter(self, agent: str, record: Record, job: Job, error: Exception) -> Outgoing:
         self.stats.of(agent, record.partition).dead += 1
         log.error(
             "event=agent_gave_up agent=%s artifact=%s-%d-%d attempts=%d topic=%s error=%r",
             agent, *job.origin, job.failed + 1, self.store.topics.dlq(agent), error,
         )  # fmt: skip
+        now_ms = int(time.time() * 1000)
+        value = record.raw or b""
         letter = letter_of(job, agent, record.key, value, record.headers, error, now_ms, record.timestamp)
-        key, data, headers = replace(letter, message=letter.message[:WORDS]).to_kafka()
-        return [Outgoing(self.store.topics.dlq(agent), key, data, headers)]
+        letter = replace(letter, message=letter.message[:WORDS]).cut(most_bytes(self.store.options))
+        return Outgoing(self.store.topics.dlq(agent), *letter.to_kafka())

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
-from forebay.blackboard.artifact import Document, decode, micros
+from forebay.blackboard.artifact import Codec, Document, decode, micros
 from forebay.blackboard.index import Index
+from forebay.blackboard.stats import Refusals
 
 Clause = tuple[str, list[Any]]
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -46,17 +47,41 @@ def where(filters: Any, resolve: Callable[[str], str]) -> Clause:
     return (" WHERE " + " AND ".join(parts), values) if parts else ("", [])
 
 
-class Queries:
-    """What can be asked of an index. Each question is answered from one moment's state."""
+class Found(NamedTuple):
+    """An artifact as it is in the log, and as the program sees it."""
 
-    def __init__(self, index: Index, resolve: Callable[[str], str]) -> None:
+    document: Document
+    artifact: Any
+
+
+class Queries:
+    """What can be asked of an index. Each question is answered from one moment's state.
+
+    What the program's own classes refuse is left out of an answer like what the index refuses, and named once.
+    """
+
+    def __init__(self, index: Index, codec: Codec, topic: str, refusals: Refusals | None = None) -> None:
+        """`topic` is where the documents came from."""
         self._index = index
-        self._resolve = resolve
+        self._codec = codec
+        self._resolve = codec.resolve
+        self._topic = topic
+        self._refusals = refusals or Refusals()
+
+    def one(self, artifact_id: str) -> Any | None:
+        """Never waits: it may be asked in an event loop."""
+        row = self._index.document(artifact_id)
+        found = self._read([row] if row else (), self._seen)
+        return found[0].artifact if found else None
 
     def recent(
-        self, window: int, type_name: str | None = None, correlation_id: str | None = None
-    ) -> list[Document]:
-        """The newest so many, the oldest of them first."""
+        self,
+        window: int,
+        type_name: str | None = None,
+        correlation_id: str | None = None,
+        as_class: type[Any] | None = None,
+    ) -> list[Any]:
+        """The newest so many, the oldest of them first: artifacts, or their payloads as objects of a class."""
         parts, values = [], []
         for column, value in (("type", type_name), ("correlation_id", correlation_id)):
             if value is not None:
@@ -64,21 +89,37 @@ class Queries:
                 values.append(value)
         clause = f"WHERE {' AND '.join(parts)} " if parts else ""
         rows = self._index.rows(
-            f"SELECT document FROM artifacts {clause}ORDER BY created_us DESC, seq DESC LIMIT ?",  # noqa: S608
+            f"SELECT document, partition, at_offset FROM artifacts {clause}"  # noqa: S608
+            "ORDER BY created_us DESC, seq DESC LIMIT ?",
             [*values, window],
         )
-        return [decode(row[0]) for row in reversed(rows)]
+        see = self._seen if as_class is None else lambda document: self._codec.payload(as_class, document)
+        return [found.artifact for found in self._read(reversed(rows), see)]
 
-    def page(self, filters: Any, limit: int, offset: int) -> tuple[list[Document], int]:
-        """Ordered by creation and id; a limit of 0 or less is all."""
+    def page(self, filters: Any, limit: int, offset: int) -> tuple[list[Found], int]:
+        """Ordered by creation and id; a limit of 0 or less is all. The total counts those that are left out, too."""
         clause, values = where(filters, self._resolve)
         with self._index.moment() as rows:
             total = rows(f"SELECT count(*) FROM artifacts a{clause}", values)[0][0]  # noqa: S608
             found = rows(
-                f"SELECT document FROM artifacts a{clause} ORDER BY created_us, id LIMIT ? OFFSET ?",  # noqa: S608
+                f"SELECT document, partition, at_offset FROM artifacts a{clause} "  # noqa: S608
+                "ORDER BY created_us, id LIMIT ? OFFSET ?",
                 [*values, limit if limit > 0 else -1, max(offset, 0)],
             )
-        return [decode(row[0]) for row in found], total
+        return self._read(found, self._seen), total
+
+    def _seen(self, document: Document) -> Any:
+        return self._codec.artifact(document)
+
+    def _read(self, rows: Iterable[tuple[Any, ...]], see: Callable[[Document], Any]) -> list[Found]:
+        found = []
+        for data, partition, offset in rows:
+            try:
+                document = decode(data)
+                found.append(Found(document, see(document)))
+            except Exception as error:  # the program's classes may raise anything
+                self._refusals.add((self._topic, partition, offset), error)
+        return found
 
     def consumptions(self, artifact_ids: list[str]) -> dict[str, list[tuple[Any, ...]]]:
         """Consumer, run, correlation and time, by artifact."""
@@ -136,8 +177,15 @@ class Queries:
             "consumed": {"total": sum(n for _, n in consumed), "by_type": dict(consumed)},
         }
 
-    def agents(self) -> list[dict[str, Any]]:
-        return [json.loads(row[0]) for row in self._index.rows("SELECT document FROM agents ORDER BY name")]
+    def agents(self) -> list[Any]:
+        times = ("first_seen", "last_seen")
+        found = []
+        for row in self._index.rows("SELECT document FROM agents ORDER BY name"):
+            form = json.loads(row[0])
+            found.append(
+                self._codec.snapshot(**{**form, **{key: datetime.fromisoformat(form[key]) for key in times}})
+            )
+        return found
 
 
 def _iso(us: int | None) -> str | None:

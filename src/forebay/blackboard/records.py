@@ -1,4 +1,6 @@
-"""An artifact as Kafka records: where it goes, and what its headers say (CloudEvents, Kafka binding)."""
+"""Kafka records of the blackboard: an artifact's key and headers (CloudEvents, Kafka binding), and what marks,
+consumptions and agents look like.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +9,36 @@ from collections.abc import Mapping
 from urllib.parse import quote
 
 from forebay.blackboard.artifact import Document
+from forebay.blackboard.shapes import Shape, moment, text, text_or_none, texts, uuid, whole
+
+MARK = Shape(
+    "mark",
+    {"at_ms": whole, "topic": text, "partition": whole, "offset": whole, "result": text},
+    optional={"outputs": texts},
+)
+CONSUMPTION = Shape(
+    "consumption",
+    {
+        "artifact_id": uuid,
+        "consumer": text,
+        "run_id": text_or_none,
+        "correlation_id": text_or_none,
+        "consumed_at": moment,
+    },
+)
+AGENT = Shape(
+    "agent",
+    {
+        "agent_name": text,
+        "description": text_or_none,
+        "subscriptions": texts,
+        "output_types": texts,
+        "labels": texts,
+        "first_seen": moment,
+        "last_seen": moment,
+        "signature": text,
+    },
+)
 
 Headers = list[tuple[str, bytes]]
 
@@ -40,3 +72,8 @@ def cloud_event(document: Document) -> Headers:
 def processed_key(artifact_id: str, agent: str, replay: str = "") -> bytes:
     """Of the mark that an agent is done with an artifact; a replay is a new job, with a mark of its own."""
     return f"{artifact_id}:{agent}{'#' + replay if replay else ''}".encode()
+
+
+def consumption_key(form: Mapping[str, object]) -> bytes:
+    """Told twice, a consumption is one."""
+    return f"{form['artifact_id']}:{form['consumer']}:{form['run_id'] or ''}".encode()

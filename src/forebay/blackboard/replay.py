@@ -60,15 +60,16 @@ async def replay(
         read += len(chunk)
         outgoing = []
         for message in chunk:
+            place = (message.topic(), message.partition(), message.offset())
             try:
                 document = decode(message.value())
-            except ArtifactError:
+            except ArtifactError as error:
+                store.refusals.add(place, error)
                 continue
             if correlation_id is not None and document["correlation_id"] != correlation_id:
                 continue
             if types and document["type"] not in types:
                 continue
-            place = (message.topic(), message.partition(), message.offset())
             job = Job(agent, 0, int(time.time() * 1000), name, place)
             own = [pair for pair in message.headers() or () if pair[0] != REPLAY_ID]
             headers = [*headers_of(job, own), (REPLAY_ID, name.encode())]

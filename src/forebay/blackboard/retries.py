@@ -16,6 +16,7 @@ ATTEMPT = "forebay.retry.attempt"
 DUE = "forebay.retry.due.ms"
 ERROR = "forebay.retry.error"
 ORIGIN = "forebay.retry.origin"
+MOST = 1 << 62  # attempts, and milliseconds since 1970
 _OWN = (AGENT, ATTEMPT, DUE, ERROR, ORIGIN)
 
 
@@ -51,19 +52,27 @@ class Job:
         return replace(self, agent=agent, failed=self.failed + 1, due_ms=due_ms)
 
 
+def agent_of(headers: Headers) -> str | None:
+    """The one agent that a record is for, if it is for one."""
+    return next((data.decode(errors="replace") for name, data in headers if name == AGENT and data), None)
+
+
 def job_of(headers: Headers, place: Place) -> Job:
     """Of any record that holds an artifact."""
     told = {name: data.decode(errors="replace") for name, data in headers if data is not None}
     try:
         origin = told.get(ORIGIN)
         topic, partition, offset = origin.rsplit("/", 2) if origin else place
-        return Job(
-            told.get(AGENT),
+        job = Job(
+            agent_of(headers),
             int(told.get(ATTEMPT, "0")),
             int(told.get(DUE, "0")),
             told.get(REPLAY_ID, ""),
             (str(topic), int(partition), int(offset)),
         )
+        if min(job.failed, job.due_ms, *job.origin[1:]) < 0 or max(job.failed, job.due_ms) > MOST:
+            raise ValueError("a number is out of range")
+        return job
     except ValueError as error:
         raise ArtifactError(f"the headers of a retry do not make sense: {error}") from None
 

@@ -1,8 +1,18 @@
-"""What agents do, counted: rate, errors and durations, for each agent and partition."""
+"""What agents do, counted: rate, errors and durations, for each agent and partition. And what a blackboard refuses."""
 
 from __future__ import annotations
 
+import logging
+import threading
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+
+from forebay.errors import ForebayError
+
+log = logging.getLogger("forebay.blackboard")
+
+REMEMBERED = 10_000  # places of refused records: one that is met again is not counted again
+WORDS = 500  # of a reason
 
 
 @dataclass
@@ -43,3 +53,50 @@ class Stats:
                 for counter in vars(each):
                     setattr(found, counter, getattr(found, counter) + getattr(each, counter))
         return found
+
+
+class Refusals:
+    """Records that do not belong on a blackboard: each is left out, counted, and named in the log. Of any thread."""
+
+    def __init__(self) -> None:
+        self._counts: dict[str, int] = {}
+        self._places: set[tuple[str, int, int]] = set()
+        self._lock = threading.Lock()
+
+    def add(self, place: tuple[str, int, int], error: Exception) -> None:
+        """`place`: topic, partition and offset."""
+        with self._lock:
+            if place in self._places:
+                return
+            if len(self._places) < REMEMBERED:
+                self._places.add(place)
+            self._counts[place[0]] = self._counts.get(place[0], 0) + 1
+        reason = error.message if isinstance(error, ForebayError) else f"{type(error).__name__}: {error}"
+        log.warning(
+            "%s-%d at offset %d is nothing that a blackboard holds, and is left out: %s",
+            *place,
+            reason[:WORDS],
+        )
+
+    def forget(self, topics: Collection[str]) -> None:
+        """Their records are read again, or are others at the same places."""
+        with self._lock:
+            self._places = {place for place in self._places if place[0] not in topics}
+
+    @property
+    def by_topic(self) -> Mapping[str, int]:
+        with self._lock:
+            return dict(self._counts)
+
+    @property
+    def total(self) -> int:
+        return sum(self.by_topic.values())
+
+
+@dataclass(frozen=True)
+class BoardStats:
+    """How a store fares, now."""
+
+    fed: int  # records that the index has taken since the start
+    refused: Mapping[str, int]  # records that were left out, by topic
+    trouble: str | None  # why the index does not follow the log at present

@@ -11,6 +11,7 @@ topics. Everything that is written goes to Kafka first and comes into the index 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import threading
 from builtins import list as List
@@ -22,14 +23,16 @@ from typing import Any, Literal
 from uuid import UUID
 
 from forebay.blackboard import telemetry
-from forebay.blackboard.artifact import Codec, Document, PlainCodec, decode, encode, iso
+from forebay.blackboard.artifact import Codec, Document, PlainCodec, encode, iso
 from forebay.blackboard.feed import Feed
 from forebay.blackboard.index import Index
 from forebay.blackboard.lag import Throttle
 from forebay.blackboard.marks import Marks
+from forebay.blackboard.metrics import BoardCollector
 from forebay.blackboard.options import bind, node_name
 from forebay.blackboard.queries import Queries
-from forebay.blackboard.records import cloud_event, partition_key
+from forebay.blackboard.records import AGENT, CONSUMPTION, cloud_event, consumption_key, partition_key
+from forebay.blackboard.stats import BoardStats, Refusals
 from forebay.blackboard.topics import Topics, ensure_retry_topics, ensure_topics
 from forebay.blackboard.writer import HEADROOM, Outgoing, Placed, TransactionalWriter, Writer, most_bytes
 from forebay.errors import ArtifactError, StoreClosedError
@@ -52,8 +55,10 @@ class KafkaBlackboardStore:
         self.node = node_name(self.options)
         self._most_bytes = most_bytes(self.options)
         self._codec: Codec = codec or PlainCodec()
+        self.refusals = Refusals()
         self._starting = threading.Lock()
         self._written: Placed = {}
+        self._log_of_written = 0
         self._closed = False
         self._ready = False
 
@@ -77,21 +82,21 @@ class KafkaBlackboardStore:
                 return
             ensure_topics(self.options, self.topics)
             path = self.options["index.path"]
-            self._index = Index(self.topics, Path(path) if path else None)
-            self._feed = Feed(self.options, self.topics, self._index)
-            try:
+            with contextlib.ExitStack() as undo:
+                self._index = Index(self.topics, Path(path) if path else None, self.refusals)
+                undo.callback(self._index.close)
+                self._feed = Feed(self.options, self.topics, self._index)
+                undo.callback(self._feed.close)
                 self._feed.start()
+                self._throttle = Throttle(self.options, self.topics.artifacts)
+                undo.callback(self._throttle.close)
                 self._writer: Writer | TransactionalWriter = (
                     TransactionalWriter(self.options, f"{self.node}.publish")
                     if self.options["transactions"]
                     else Writer(self.options)
                 )
-            except BaseException:
-                self._feed.close()
-                self._index.close()
-                raise
-            self._queries = Queries(self._index, self._codec.resolve)
-            self._throttle = Throttle(self.options, self.topics.artifacts)
+                undo.pop_all()
+            self._queries = Queries(self._index, self._codec, self.topics.by_id, self.refusals)
             self._ready = True
 
     async def close(self) -> None:
@@ -106,6 +111,19 @@ class KafkaBlackboardStore:
                 self._throttle.close()
                 self._feed.close()
                 self._index.close()
+
+    def stats(self) -> BoardStats:
+        """How the store fares: what it has read and refused, and whether its index follows the log."""
+        if not self._ready:
+            return BoardStats(0, self.refusals.by_topic, None)
+        trouble = self._feed.trouble
+        return BoardStats(
+            self._feed.taken, self.refusals.by_topic, None if trouble is None else trouble.message
+        )
+
+    def collector(self) -> BoardCollector:
+        """For a Prometheus registry. An orchestrator's has the same, and more."""
+        return BoardCollector(self.stats)
 
     async def __aenter__(self) -> KafkaBlackboardStore:
         await self.start()
@@ -156,8 +174,8 @@ class KafkaBlackboardStore:
             "correlation_id": record.correlation_id,
             "consumed_at": iso(record.consumed_at),
         }
-        key = f"{form['artifact_id']}:{record.consumer}:{record.run_id or ''}".encode()
-        return Outgoing(self.topics.consumptions, key, json.dumps(form).encode())
+        form = CONSUMPTION.checked(form)
+        return Outgoing(self.topics.consumptions, consumption_key(form), _json(form))
 
     def ensure_retry_topics(self, attempts: int) -> List[str]:
         return ensure_retry_topics(self.options, self.topics, attempts, self._most_bytes + HEADROOM)
@@ -169,20 +187,20 @@ class KafkaBlackboardStore:
 
     async def upsert_agent_snapshot(self, snapshot: Any) -> None:
         await self.start()
-        form = {
-            **asdict(snapshot),
-            "first_seen": iso(snapshot.first_seen),
-            "last_seen": iso(snapshot.last_seen),
-        }
-        await self._write(
-            [Outgoing(self.topics.agents, snapshot.agent_name.encode(), json.dumps(form).encode())]
+        form = AGENT.checked(
+            {
+                **asdict(snapshot),
+                "first_seen": iso(snapshot.first_seen),
+                "last_seen": iso(snapshot.last_seen),
+            }
         )
+        await self._write([Outgoing(self.topics.agents, snapshot.agent_name.encode(), _json(form))])
 
     async def clear_agent_snapshots(self) -> None:
         known = await self._read("latest", lambda: self._queries.agents())
         if known:
             await self._write(
-                [Outgoing(self.topics.agents, each["agent_name"].encode(), None) for each in known]
+                [Outgoing(self.topics.agents, each.agent_name.encode(), None) for each in known]
             )
 
     async def _write(self, records: List[Outgoing]) -> Placed:
@@ -192,27 +210,34 @@ class KafkaBlackboardStore:
 
     def note_written(self, placed: Placed) -> None:
         """What reads of consistency `own` wait for."""
+        written = self._own()
         for key, offset in placed.items():
-            if key[0] in self.topics.indexed and offset > self._written.get(key, 0):
-                self._written[key] = offset
+            if key[0] in self.topics.indexed and offset > written.get(key, 0):
+                written[key] = offset
+
+    def _own(self) -> Placed:
+        """How far this store has written, in the log that there is: one that was truncated or recreated is another."""
+        if self._log_of_written != self._feed.log_number:
+            self._log_of_written = self._feed.log_number
+            self._written = {}
+        return self._written
 
     # -- reading -------------------------------------------------------------------------------------
 
     async def get(self, artifact_id: UUID, *, consistency: Consistency | None = None) -> Any | None:
         await self._reach(consistency)
-        # A look at one row takes less time than handing it to a thread.
-        found = self._index.document(str(artifact_id))
-        return None if found is None else self._codec.artifact(decode(found))
+        # A look at one row takes less time than handing it to a thread, and waits for no other question.
+        return self._queries.one(str(artifact_id))
 
     async def list(self, *, consistency: Consistency | None = None) -> List[Any]:
         """The newest `index_window` artifacts, the oldest of them first."""
         window = self.options["index.window"]
-        return self._artifacts(await self._read(consistency, lambda: self._queries.recent(window)))
+        return await self._read(consistency, lambda: self._queries.recent(window))  # type: ignore[no-any-return]
 
     async def list_by_type(self, type_name: str, *, consistency: Consistency | None = None) -> List[Any]:
         """The newest `index_window` artifacts of a type, the oldest of them first."""
         window, name = self.options["index.window"], self._codec.resolve(type_name)
-        return self._artifacts(await self._read(consistency, lambda: self._queries.recent(window, name)))
+        return await self._read(consistency, lambda: self._queries.recent(window, name))  # type: ignore[no-any-return]
 
     async def get_by_type(
         self,
@@ -223,8 +248,9 @@ class KafkaBlackboardStore:
     ) -> List[Any]:
         """The payloads, as objects of that class."""
         window, name = self.options["index.window"], self._codec.resolve(artifact_type.__name__)
-        found = await self._read(consistency, lambda: self._queries.recent(window, name, correlation_id))
-        return [self._codec.payload(artifact_type, document) for document in found]
+        return await self._read(  # type: ignore[no-any-return]
+            consistency, lambda: self._queries.recent(window, name, correlation_id, artifact_type)
+        )
 
     async def query_artifacts(
         self,
@@ -237,19 +263,19 @@ class KafkaBlackboardStore:
     ) -> tuple[List[Any], int]:
         """A page of what is meant, ordered by creation and id, and how many there are in all."""
 
-        def ask() -> tuple[List[Document], int, dict[str, List[tuple[Any, ...]]]]:
+        def ask() -> tuple[List[Any], int]:
             page, total = self._queries.page(filters, limit, offset)
-            consumed = self._queries.consumptions([each["id"] for each in page]) if embed_meta else {}
-            return page, total, consumed
+            if not embed_meta:
+                return [found.artifact for found in page], total
+            consumed = self._queries.consumptions([found.document["id"] for found in page])
+            return [
+                self._codec.envelope(
+                    artifact=found.artifact, consumptions=self._consumptions(found.document, consumed)
+                )
+                for found in page
+            ], total
 
-        page, total, consumed = await self._read(consistency, ask)
-        artifacts = self._artifacts(page)
-        if not embed_meta:
-            return artifacts, total
-        return [
-            self._codec.envelope(artifact=artifact, consumptions=self._consumptions(document, consumed))
-            for artifact, document in zip(artifacts, page, strict=True)
-        ], total
+        return await self._read(consistency, ask)  # type: ignore[no-any-return]
 
     async def fetch_graph_artifacts(
         self,
@@ -276,12 +302,7 @@ class KafkaBlackboardStore:
         )
 
     async def load_agent_snapshots(self, *, consistency: Consistency | None = None) -> List[Any]:
-        found = await self._read(consistency, lambda: self._queries.agents())
-        times = ("first_seen", "last_seen")
-        return [
-            self._codec.snapshot(**{**form, **{key: datetime.fromisoformat(form[key]) for key in times}})
-            for form in found
-        ]
+        return await self._read(consistency, lambda: self._queries.agents())  # type: ignore[no-any-return]
 
     async def _read(self, consistency: Consistency | None, question: Any) -> Any:
         await self._reach(consistency)
@@ -294,18 +315,13 @@ class KafkaBlackboardStore:
         timeout_s = self.options["read.timeout.ms"] / 1000
         if wanted == "latest":
             await asyncio.to_thread(self._wait_for_latest, timeout_s)
-        elif wanted == "own" and not self._feed.has(self._written):
-            await asyncio.to_thread(self._feed.wait_for, dict(self._written), timeout_s)
+        elif wanted == "own" and not self._feed.has(self._own()):
+            await asyncio.to_thread(self._feed.wait_for, dict(self._own()), timeout_s)
 
     def _wait_for_latest(self, timeout_s: float) -> None:
         """Its own writes are part of it: the broker may say where the log ends before it shows a commit to readers."""
-        ends = self._feed.ends()
-        self._feed.wait_for(
-            {key: max(end, self._written.get(key, 0)) for key, end in ends.items()}, timeout_s
-        )
-
-    def _artifacts(self, documents: List[Document]) -> List[Any]:
-        return [self._codec.artifact(document) for document in documents]
+        ends, own = self._feed.ends(), self._own()
+        self._feed.wait_for({key: max(end, own.get(key, 0)) for key, end in ends.items()}, timeout_s)
 
     def _consumptions(self, document: Document, consumed: dict[str, List[tuple[Any, ...]]]) -> List[Any]:
         return [
@@ -318,3 +334,10 @@ class KafkaBlackboardStore:
             )
             for consumer, run, correlation, at in consumed.get(document["id"], ())
         ]
+
+
+def _json(form: dict[str, Any]) -> bytes:
+    try:
+        return json.dumps(form, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        raise ArtifactError("a text has half of a surrogate pair, which is no text") from None

@@ -46,6 +46,11 @@ class Record:
         return self._message.offset()  # type: ignore[no-any-return]
 
     @property
+    def place(self) -> tuple[str, int, int]:
+        """Topic, partition and offset: which record it is."""
+        return self.topic, self.partition, self.offset
+
+    @property
     def key(self) -> bytes | None:
         return self._message.key()  # type: ignore[no-any-return]
 
