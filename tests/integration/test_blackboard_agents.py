@@ -281,7 +281,9 @@ def test_neither_records_that_are_no_artifacts_nor_agents_that_make_too_much_hol
             with pytest.raises(BlackboardError, match="subscribed already"):
                 team.subscribe("answering", "*", reply)
             async with team:
-                await until(lambda: team.stats.total("answering").dead == 3, "two are given up, and one is refused")
+                await until(
+                    lambda: team.stats.total("answering").dead == 3, "two are given up, and one is refused"
+                )
                 await until(
                     lambda: team.stats.total("picky").dead == 5, "a condition that fails is a failure"
                 )

@@ -1,4 +1,5 @@
-"""Writes to the blackboard's topics, and tells where things are once the broker has them.
+"""Writes to the blackboard's topics, and tells where things are once the broker has them. Nothing here blocks an event
+loop, also while the client library's queue is full.
 
 Plain: each record by itself, written once (idempotent producer). Transactional: whoever writes at the same
 moment shares a transaction, so its cost is shared too; all of it becomes visible together or not at all.
@@ -11,17 +12,20 @@ import contextlib
 import logging
 import queue
 import threading
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Sequence
 from concurrent.futures import Future
 from functools import partial
+from time import monotonic, sleep
 from typing import Any, NamedTuple
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from forebay.errors import ArtifactError, FencedError, ForebayError, UnreachableError
+from forebay.errors import ArtifactError, BlackboardError, FencedError, ForebayError, UnreachableError
 from forebay.kafka.callbacks import called_back
-from forebay.kafka.settings import CLIENT_LOG, connection_settings, translate
+from forebay.kafka.settings import CLIENT_LOG, address, connection_settings, translate
 from forebay.options import Options
+from forebay.threads import keep_running
 
 log = logging.getLogger("forebay.blackboard")
 
@@ -58,6 +62,7 @@ class _Write:
         self.begin()
 
     def begin(self) -> None:
+        self.queued = 0  # how many of the records the library has
         self.left = len(self.records)
         self.placed: Placed = {}
         self.error: KafkaError | None = None
@@ -70,6 +75,15 @@ class _Write:
             return
         key = (message.topic(), message.partition())
         self.placed[key] = max(self.placed.get(key, 0), message.offset() + 1)
+
+    def end(self, error: BaseException | None = None) -> None:
+        """Whoever waits goes on; what came first counts."""
+        if self.done.done():
+            return
+        if error is None:
+            self.done.set_result(self.placed)
+        else:
+            self.done.set_exception(error)
 
 
 def most_bytes(options: Options) -> int:
@@ -108,48 +122,68 @@ def fault(error: KafkaError, options: Options, doing: str) -> ForebayError:
     return translate(error, options, doing)
 
 
-def produce(producer: Producer, record: Outgoing, delivered: Any, make_room: Callable[[], object]) -> None:
-    """Into the library's queue, as soon as there is room in it."""
-    while True:
-        try:
-            producer.produce(
-                record.topic, record.value, record.key, headers=list(record.headers), on_delivery=delivered
-            )
-            return
-        except BufferError:
-            make_room()
+def produce(producer: Producer, record: Outgoing, delivered: Any) -> bool:
+    """Into the library's queue; False while there is no room in it."""
+    try:
+        producer.produce(
+            record.topic, record.value, record.key, headers=list(record.headers), on_delivery=delivered
+        )
+    except BufferError:
+        return False
+    return True
 
 
 class Writer:
-    """Plain writes. One producer, and a thread that hears what became of the records."""
+    """Plain writes. One producer, and a thread that hears what became of the records.
+
+    While the library's queue is full, writes wait in a line, and the thread takes them from there in turn.
+    """
 
     def __init__(self, options: Options) -> None:
         self._options = options
         self._producer = Producer(producer_settings(options), logger=CLIENT_LOG)
+        self._line: deque[_Write] = deque()
+        self._queueing = threading.Lock()  # never held while anything is waited for
         self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="forebay-board-writer", daemon=True)
-        self._thread.start()
+        self._thread = keep_running("forebay-board-writer", self._run, self._ended)
 
     async def write(self, records: Sequence[Outgoing]) -> Placed:
         """Until the broker has all of them."""
         return await asyncio.wrap_future(self.send(records))
 
     def send(self, records: Sequence[Outgoing]) -> Future[Placed]:
+        """Never blocks. What goes wrong is told by the future."""
         write = _Write(records)
-        for record in records:
-            try:
-                # The thread makes room.
-                produce(
-                    self._producer, record, partial(self._delivered, write), lambda: self._ended.wait(0.01)
-                )
-            except KafkaException as error:
-                raise fault(error.args[0], self._options, f"writing to '{record.topic}'") from None
+        with self._queueing:
+            if self._line or not self._queue(write):
+                self._line.append(write)
         return write.done
 
     def close(self) -> None:
-        self._producer.flush(PATIENCE_S)
+        """What was sent is written first, for as long as that may take."""
+        deadline = monotonic() + PATIENCE_S
+        while self._line and monotonic() < deadline and self._thread.is_alive():
+            sleep(POLL_S)  # the thread makes room
+        self._producer.flush(max(0.0, deadline - monotonic()))
         self._ended.set()
         self._thread.join()
+        for write in self._line:
+            write.end(UnreachableError(f"Kafka at {address(self._options)} took no records before the end"))
+
+    def _queue(self, write: _Write) -> bool:
+        """Whether all of it is in the library's queue, or never will be."""
+        for record in write.records[write.queued :]:
+            try:
+                if not produce(self._producer, record, partial(self._delivered, write)):
+                    return False
+            except KafkaException as error:
+                write.end(fault(error.args[0], self._options, f"writing to '{record.topic}'"))
+                return True
+            except Exception as error:  # nobody else must suffer for what is wrong with it
+                write.end(error)
+                return True
+            write.queued += 1
+        return True
 
     @called_back
     def _delivered(self, write: _Write, error: KafkaError | None, message: Message) -> None:
@@ -157,15 +191,23 @@ class Writer:
         if write.left:
             return
         if write.error is None:
-            write.done.set_result(write.placed)
+            write.end()
         else:
             topics = ", ".join(sorted({record.topic for record in write.records}))
-            write.done.set_exception(fault(write.error, self._options, f"writing to {topics}"))
+            write.end(fault(write.error, self._options, f"writing to {topics}"))
 
     def _run(self) -> None:
         while not self._ended.is_set():
             with contextlib.suppress(KafkaException):  # it has failed for good, as each write hears by itself
                 self._producer.poll(POLL_S)
+            self._take_from_the_line()
+
+    def _take_from_the_line(self) -> None:
+        while self._line:
+            with self._queueing:
+                if not self._queue(self._line[0]):
+                    return
+                self._line.popleft()
 
 
 class TransactionalWriter:
@@ -182,8 +224,8 @@ class TransactionalWriter:
         self._queue: queue.SimpleQueue[_Write | None] = queue.SimpleQueue()
         self._producer = self._open()
         self._fatal: ForebayError | None = None
-        self._thread = threading.Thread(target=self._run, name="forebay-board-writer", daemon=True)
-        self._thread.start()
+        self._ended = threading.Event()
+        self._thread = keep_running("forebay-board-writer", self._run, self._ended)
 
     async def write(self, records: Sequence[Outgoing]) -> Placed:
         return await asyncio.wrap_future(self.send(records))
@@ -197,7 +239,12 @@ class TransactionalWriter:
 
     def close(self) -> None:
         self._queue.put(None)
+        self._ended.set()
         self._thread.join()
+        with contextlib.suppress(queue.Empty):  # what a thread that has just failed has left
+            while True:
+                if (write := self._queue.get_nowait()) is not None:
+                    write.end(BlackboardError("the store was closed before it was written"))
 
     def _open(self) -> Producer:
         producer = Producer(self._settings, logger=CLIENT_LOG)
@@ -208,22 +255,22 @@ class TransactionalWriter:
         return producer
 
     def _run(self) -> None:
-        while True:
-            first = self._queue.get()
-            if first is None:
-                return
-            writes, more = [first], True
-            while more and len(writes) < SHARED:
+        while (first := self._queue.get()) is not None:
+            writes = [first]
+            while len(writes) < SHARED:
                 try:
                     found = self._queue.get_nowait()
                 except queue.Empty:
                     break
                 if found is None:
                     self._queue.put(None)
-                    more = False
-                else:
-                    writes.append(found)
-            self._together(writes)
+                    break
+                writes.append(found)
+            try:
+                self._together(writes)
+            finally:  # whatever was raised: nobody waits for ever
+                for write in writes:
+                    write.end(BlackboardError("the write broke off; the program's log says why"))
 
     def _together(self, writes: list[_Write]) -> None:
         try:
@@ -244,10 +291,10 @@ class TransactionalWriter:
                         self._together([write])
                     return
             for write in writes:
-                write.done.set_exception(error)
+                write.end(error)
             return
         for write in writes:
-            write.done.set_result(write.placed)
+            write.end()
 
     def _transact(self, writes: list[_Write]) -> None:
         doing = "publishing in a transaction"
@@ -257,7 +304,8 @@ class TransactionalWriter:
             self._producer.begin_transaction()
             for write in writes:
                 for record in write.records:
-                    produce(self._producer, record, write.delivered, lambda: self._producer.poll(POLL_S))
+                    while not produce(self._producer, record, write.delivered):
+                        self._producer.poll(POLL_S)
             self._producer.flush(PATIENCE_S)
             for write in writes:
                 if write.error is not None and write.error.code() == KafkaError.MSG_SIZE_TOO_LARGE:
@@ -267,12 +315,18 @@ class TransactionalWriter:
             raise fault(error.args[0], self._options, doing) from None
 
     def _abort(self) -> None:
+        """After this the next transaction can be begun; what cannot be helped is told by that one."""
         try:
             self._producer.abort_transaction(PATIENCE_S)
         except KafkaException as error:
             if error.args[0].fatal():
                 # A new producer of the same id: the broker ends what the old one left.
-                self._producer = self._open()
+                try:
+                    self._producer = self._open()
+                except FencedError as fenced:
+                    self._fatal = fenced
+                except ForebayError as away:
+                    log.warning("no new transactions for now: %s", away.message)
 
 
 def commit(producer: Producer) -> None:

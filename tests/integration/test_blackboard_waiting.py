@@ -1,0 +1,146 @@
+"""Nothing that a blackboard waits for keeps the program's event loop waiting."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from boards import artifact, board, records, run
+from support import Cluster
+
+from forebay.blackboard import writer
+from forebay.devstack import DevStack
+from forebay.errors import BlackboardError
+
+STALL_S = 0.5  # a machine that is shared stalls now and then; what blocks here blocks for longer
+
+
+@asynccontextmanager
+async def a_loop_that_turns() -> AsyncIterator[None]:
+    """Fails if the event loop stood still for a moment inside."""
+    longest, last = 0.0, time.monotonic()
+
+    async def beat() -> None:
+        nonlocal longest, last
+        while True:
+            await asyncio.sleep(0.005)
+            now = time.monotonic()
+            longest, last = max(longest, now - last), now
+
+    beating = asyncio.ensure_future(beat())
+    try:
+        yield
+    finally:
+        await asyncio.sleep(0.01)
+        beating.cancel()
+    assert longest < STALL_S, f"the event loop stood still for {longest:.2f} s"
+
+
+def test_publishers_wait_for_room_in_the_queue_and_the_event_loop_does_not(mortal_broker: DevStack) -> None:
+    cluster, count = Cluster(mortal_broker), 40
+
+    async def work() -> None:
+        small = {"kafka.queue.buffering.max.messages": "3"}
+        async with board(cluster, partitions=1, read_timeout_ms=60_000, **small) as store:
+            await asyncio.to_thread(mortal_broker.broker.kill)
+            async with a_loop_that_turns():
+                sent = [
+                    asyncio.ensure_future(store.publish(artifact(n, correlation_id="c")))
+                    for n in range(count)
+                ]
+                await asyncio.sleep(1.5)  # long enough to see that it turns
+                assert not any(each.done() for each in sent)
+                await asyncio.to_thread(mortal_broker.broker.start)
+                await asyncio.gather(*sent)
+            assert [each.payload["n"] for each in await store.list()] == list(range(count))
+            assert len(records(cluster, store.topics.artifacts)) == count
+
+    run(work(), 120)
+
+
+def test_a_look_at_one_artifact_or_mark_does_not_wait_for_a_long_search(cluster: Cluster) -> None:
+    async def work() -> None:
+        async with board(cluster) as store:
+            one = artifact(1)
+            await store.publish(one)
+            await store.list()
+            marks, searching, over = store.marks(), threading.Event(), threading.Event()
+
+            def search() -> None:
+                with store._index.moment():
+                    searching.set()
+                    over.wait(20)
+
+            held = asyncio.ensure_future(asyncio.to_thread(search))
+            await asyncio.to_thread(searching.wait, 10)
+            threading.Timer(3, over.set).start()  # so that a loop that stands still goes on at last
+            async with a_loop_that_turns():
+                assert await store.get(one.id) == one
+                assert await store.get(uuid4()) is None
+                assert not await marks.has(str(one.id), "web", "", None)
+                for number in range(200):
+                    marks.made(str(number), "web", "", None)
+            assert not over.is_set()
+            over.set()
+            await held
+
+    run(work())
+
+
+def test_own_marks_are_let_go_a_few_at_a_time(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("forebay.blackboard.marks.PRUNE", 100)
+
+    async def work() -> None:
+        async with board(cluster, partitions=1) as store:
+            marks, ids = store.marks(), [str(uuid4()) for _ in range(300)]
+            await store._write(
+                [marks.mark(each, "web", "", ("t", 0, 1), {"result": "done"}) for each in ids[:200]]
+            )
+            await store.list()
+            for each in ids:
+                marks.made(each, "web", "", store)
+            # Those that the index does not have are kept, however many others are let go.
+            assert [each for each in ids[200:] if await marks.has(each, "web", "", None)] == []
+            assert len(marks._fresh) <= 160
+            assert {f"{each}:web".encode() for each in ids[200:]} <= set(marks._fresh)
+
+    run(work())
+
+
+@pytest.mark.parametrize("transactions", [False, True], ids=["plain", "transactional"])
+def test_a_writer_whose_thread_fails_lets_nobody_wait_for_ever(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, transactions: bool
+) -> None:
+    """What ends such a thread is a fault that nobody has thought of: one is put into its way."""
+
+    async def work() -> None:
+        async with board(cluster, transactions=transactions) as store:
+            await store.publish(artifact(1))
+            broken = True
+
+            class Broken:
+                def __getattr__(self, name: str) -> Any:
+                    if broken and name in ("poll", "begin_transaction", "abort_transaction"):
+                        raise LookupError("nobody has thought of this")
+                    return getattr(real, name)
+
+            real, store._writer._producer = store._writer._producer, Broken()  # type: ignore[assignment]
+            if transactions:
+                with pytest.raises((LookupError, BlackboardError)):
+                    await asyncio.wait_for(store.publish(artifact(2)), 20)
+            else:
+                waiting = asyncio.ensure_future(store.publish(artifact(2)))
+                await asyncio.sleep(3 * writer.POLL_S)
+            broken = False
+            if not transactions:
+                await asyncio.wait_for(waiting, 20)
+            await asyncio.wait_for(store.publish(artifact(3)), 20)
+            assert 3 in [each.payload["n"] for each in await store.list()]
+
+    run(work())
