@@ -46,7 +46,8 @@
     │   ├── PoolHaltedError          FB4020  more records of a pool have failed than it bears
     │   ├── HandlerTimeoutError      FB4021  a pool's handler took too long; retryable
     │   ├── TransactionError         FB4022  a pool's transaction cannot go on
-    │   └── PoolStateError           FB4023  a verb of a pool called out of order
+    │   ├── PoolStateError           FB4023  a verb of a pool called out of order
+    │   └── OutputError              FB4024  what a handler of a pool has sent cannot be written
     ├── StackError                   FB5000  the embedded broker and registry
     │   ├── JavaMissingError         FB5001
     │   ├── DownloadError            FB5002  retryable; exit code 3
@@ -425,6 +426,14 @@ class TransactionError(RuntimeFailure):
 class PoolStateError(RuntimeFailure):
     code = "FB4023"
     exit_code = 2
+
+
+class OutputError(RuntimeFailure):
+    code = "FB4024"
+    default_remedy = (
+        "send bytes or text to a topic that is there, and no more than it takes: its max.message.bytes, and "
+        "'kafka.message.max.bytes' of the pool"
+    )
 
 
 class StackError(ForebayError):

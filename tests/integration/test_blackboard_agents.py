@@ -296,6 +296,49 @@ def test_neither_records_that_are_no_artifacts_nor_agents_that_make_too_much_hol
     run(work())
 
 
+@MODES
+def test_an_agent_whose_output_a_topic_does_not_take_has_failed_and_holds_up_nobody(
+    cluster: Cluster, transactions: bool
+) -> None:
+    prefix, ran = unique("board") + ".", Counter[tuple[str, int]]()
+    cluster.make_topic(1, name=prefix + "by_id", cleanup_policy="compact", max_message_bytes="20000")
+
+    def answer(given: Artifact) -> Artifact:
+        ran["answering", given.payload["n"]] += 1
+        size = 50_000 if given.payload["n"] == 2 else 10
+        return Artifact("Reply", {"to": given.payload["n"], "text": "x" * size}, "answering")
+
+    async def work() -> None:
+        async with board(cluster, prefix, partitions=1, transactions=transactions) as store:
+            for n in range(5):
+                await store.publish(artifact(n, correlation_id="c"))
+            team = agents(store, retry=RetryPolicy(attempts=2, backoff_ms=50))
+            team.subscribe("answering", "Order", answer)
+            team.subscribe("fine", "Order", lambda given: ran.update([("fine", given.payload["n"])]))
+            async with team:
+                await until(lambda: _all(replies(store), 4), "the others are answered")
+                await until(lambda: team.stats.total("answering").dead == 1, "one is given up")
+                await until(lambda: _all_done(team), "all is committed")
+            assert sorted(await replies(store)) == [0, 1, 3, 4]
+            [letter] = letters(cluster, store.topics.dlq("answering"))
+            assert (letter.kind, letter.whole) == ("OutputError" if transactions else "ArtifactError", True)
+            assert letters(cluster, store.topics.dlq("fine")) == []
+            assert all(ran["fine", n] >= 1 for n in range(5))
+            assert ran["answering", 2] == 2
+            history = await store.agent_history_summary("fine", consistency="latest")
+            assert history["consumed"]["total"] == 5
+
+    run(work(), 90)
+
+
+def _all_done(team: Orchestrator) -> bool:
+    return all(
+        partition.lag == 0 and partition.committed == partition.frontier
+        for pool in team._pools
+        for partition in pool.stats().partitions
+    )
+
+
 def call_for_table(cluster: Cluster, prefix: str) -> str:
     where = ["--brokers", cluster.bootstrap_servers, "--prefix", prefix]
     return CliRunner().invoke(board_app, ["ls", *where]).stdout

@@ -303,3 +303,19 @@ def test_a_second_program_of_the_same_transactional_id_ends_the_first(cluster: C
                 assert [each.payload["n"] for each in await new.list(consistency="latest")] == [1, 2]
 
     run(work())
+
+
+def test_an_artifact_that_a_topic_does_not_take_fails_alone(cluster: Cluster) -> None:
+    prefix = unique("board") + "."
+    cluster.make_topic(1, name=prefix + "artifacts", cleanup_policy="delete", max_message_bytes="5000")
+
+    async def work() -> None:
+        async with board(cluster, prefix, transactions=True) as store:
+            sent = [artifact(n, payload={"n": n, "text": "x" * (20_000 if n == 3 else 10)}) for n in range(8)]
+            results = await asyncio.gather(*(store.publish(each) for each in sent), return_exceptions=True)
+            assert [type(each) for each in results] == [
+                ArtifactError if n == 3 else type(None) for n in range(8)
+            ]
+            assert {each.payload["n"] for each in await store.list()} == {0, 1, 2, 4, 5, 6, 7}
+
+    run(work(), 90)

@@ -134,7 +134,7 @@ def test_a_short_text_does_not_unpack_to_more_than_is_ever_written(text: str) ->
         tracemalloc.stop()
 
 
-@settings(max_examples=20)
+@settings(max_examples=8)
 @given(st.integers(1, 9), st.integers(0, MOST + 10))
 def test_whatever_is_written_is_within_the_bounds_of_what_is_read(gap: int, count: int) -> None:
     done = range(1, 1 + gap * count, gap)
@@ -188,6 +188,30 @@ def test_what_the_broker_passes_over_at_the_end_is_committed_once_all_is_done() 
     assert tracker.frontier() == 4
     record.done = True
     assert tracker.frontier() == 7
+
+
+@given(st.lists(st.integers(1, 3), min_size=1, max_size=40), st.data())
+def test_a_record_that_is_reopened_is_unfinished_and_nothing_else_changes(gaps: list[int], data: Any) -> None:
+    """Against a list: what is settled is gone for good, and of the rest any may turn out not to be done."""
+    tracker, records = Tracker(keep=True), [Done(sum(gaps[: i + 1])) for i in range(len(gaps))]
+    tracker.deliver(records, records[-1].offset + 1)
+    settled = 0
+    for _ in range(data.draw(st.integers(1, 12))):
+        alive = [record for record in records if record.offset >= settled]
+        chosen = data.draw(st.lists(st.sampled_from(alive), max_size=5)) if alive else []
+        if data.draw(st.booleans()):
+            for record in chosen:
+                record.done = True
+        else:
+            tracker.reopen([record for record in chosen if record.done])
+        unfinished = [record.offset for record in records if not record.done]
+        frontier = tracker.frontier()
+        assert frontier == (unfinished[0] if unfinished else tracker.position)
+        assert frontier is not None
+        assert tracker.beyond() == [r.offset for r in records if r.done and r.offset > frontier]
+        if data.draw(st.booleans()):
+            settled = frontier
+            tracker.settled(frontier)
 
 
 # -- tracker, committer and restart together ---------------------------------------------------------

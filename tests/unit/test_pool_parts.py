@@ -17,16 +17,19 @@ from crews import Message, assert_each_once_in_order, crash, done, received
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from forebay.errors import BadRecordError, HandlerTimeoutError, OptionConflictError
+from forebay.errors import BadRecordError, HandlerTimeoutError, OptionConflictError, OutputError
 from forebay.pool import Record
 from forebay.pool.adaptive import Adaptive
 from forebay.pool.batches import BatchCrew
+from forebay.pool.commits import Commits
+from forebay.pool.committer import Committer
 from forebay.pool.crew import Crew, Order
 from forebay.pool.failures import FailurePolicy, Verdict
 from forebay.pool.handlers import Adapted
 from forebay.pool.lease import Lease
 from forebay.pool.loop import run
 from forebay.pool.options import bind
+from forebay.pool.outputs import Outbox
 from forebay.pool.threads import DaemonThreads
 
 # -- order -------------------------------------------------------------------------------------------
@@ -338,6 +341,88 @@ def test_handlers_that_have_become_slower_for_good_get_their_workers_back() -> N
 def test_without_work_nothing_changes() -> None:
     adaptive = Adaptive(100)
     assert adaptive.step(0, 0.0, saturated=False) == adaptive.limit == 8
+
+
+# -- what is sent, and what is committed -------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("given", "reason"),
+    [
+        ({"value": {"a": 1}}, "its value is a dict"),
+        ({"value": 5}, "its value is a int"),
+        ({"value": [b"x"]}, "its value is a list"),
+        ({"value": "\ud800"}, "half of a surrogate pair"),
+        ({"value": b"x" * 1001}, "and the most is 1,000"),
+        ({"value": b"x" * 500, "key": b"k" * 500}, "and the most is 1,000"),
+        ({"headers": [("h", b"x" * 1000)]}, "and the most is 1,000"),
+        ({"key": 7}, "its key is a int"),
+        ({"topic": None}, "no name of a topic"),
+        ({"topic": ""}, "no name of a topic"),
+        ({"topic": "a b"}, "no name of a topic"),
+        ({"topic": ".."}, "no name of a topic"),
+        ({"headers": {"h": b"x"}}, "is no header"),
+        ({"headers": [("h",)]}, "is no header"),
+        ({"headers": [(None, b"x")]}, "has no name"),
+        ({"headers": [("h", 5)]}, "its header's value is a int"),
+        ({"partition": -1}, "no partition"),
+        ({"partition": "0"}, "no partition"),
+        ({"partition": True}, "no partition"),
+    ],
+)
+def test_what_cannot_be_sent_is_refused_at_once_and_nothing_of_it_is_kept(
+    given: dict[str, Any], reason: str
+) -> None:
+    record = Record(Message(0), None)
+    record._outbox = Outbox(1000)
+    with pytest.raises(OutputError, match=reason):
+        record.send(**{"topic": "t", "value": b"v", **given})
+    assert record._outbox.messages == []
+
+
+def test_what_can_be_sent_is_bytes_from_then_on() -> None:
+    record = Record(Message(0), None)
+    record._outbox = Outbox(1000)
+    value = bytearray(b"v")
+    record.send("t", value, key="ä", headers=[("h", "x"), ("n", None)], partition=3)  # type: ignore[arg-type]
+    value[:] = b"changed"
+    record.send("t", None)
+    assert record._outbox.messages == [
+        {
+            "topic": "t",
+            "value": b"v",
+            "key": "ä".encode(),
+            "headers": [("h", b"x"), ("n", None)],
+            "partition": 3,
+        },
+        {"topic": "t", "value": None, "key": None, "headers": []},
+    ]
+
+
+class OddConsumer:
+    """Fails once in a way that nobody has thought of."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def commit(self, offsets: Any, asynchronous: bool) -> list[Any]:
+        self.calls += 1
+        if self.calls == 1:
+            raise SystemError("error return without exception set")
+        return []
+
+
+def test_a_commit_that_breaks_off_is_not_taken_for_confirmed(caplog: pytest.LogCaptureFixture) -> None:
+    commits = Commits(Committer(interval_s=0), lambda: 1)
+    commits.consumer = OddConsumer()  # type: ignore[assignment]
+    lease = Lease("t", 0)
+    for record in received([None], lease):
+        record.done = True
+    commits.finish([lease], 10)
+    assert commits.consumer.calls == 2  # type: ignore[attr-defined]
+    assert (commits.commits, commits.failures) == (1, 1)
+    assert lease.committed == (1, "")
+    assert "SystemError" in caplog.text
 
 
 # -- the loop ----------------------------------------------------------------------------------------

@@ -34,7 +34,7 @@ from forebay.blackboard.store import KafkaBlackboardStore
 from forebay.blackboard.writer import HEADROOM, PARTITIONER, Outgoing, most_bytes
 from forebay.deadletter.policy import ErrorPolicy
 from forebay.deadletter.topic import ensure_topic
-from forebay.errors import ArtifactError, BlackboardError
+from forebay.errors import ArtifactError, BlackboardError, OutputError
 from forebay.pool import Pool, Record
 
 log = logging.getLogger("forebay.blackboard")
@@ -118,8 +118,12 @@ class Orchestrator:
             # Retries wait for their time, and have workers of their own to do so: however many there are, that is no load.
             self._pool(f"{self.group_id}.retry", retries, "retries", heavy_lag=None),
         ]
-        for pool in self._pools:
-            await pool.start(self._handle)
+        try:
+            for pool in self._pools:
+                await pool.start(self._handle)
+        except BaseException:
+            await self.stop()  # what has begun must not go on by itself
+            raise
 
     async def stop(self) -> None:
         """Agents that are at work finish; their results are written; then the group is left."""
@@ -135,8 +139,12 @@ class Orchestrator:
         await self.start()
         return self
 
-    async def __aexit__(self, *_: object) -> None:
+    async def __aexit__(self, kind: object, *_: object) -> None:
+        """Raises why a pool has ended by itself, if one has."""
         await self.stop()
+        if kind is None:
+            for pool in self._pools:
+                await pool.wait()
 
     def _prepare(self) -> list[str]:
         options, topics = self.store.options, self.store.topics
@@ -189,13 +197,49 @@ class Orchestrator:
             for each in self._subscriptions.values()
             if job.agent in (None, each.agent) and each.wants(document)
         ]
+        rejected, times = getattr(record, "_rejected", (None, 0))
+        if rejected is not None:
+            # What they made was not written, nor that they are done; running them again would make the same.
+            for each in wanted:
+                self._marks.forget(document["id"], each.agent, job.replay)
+            await self._fail_all(wanted, record, job, document, rejected, bare=times > 1)
+            return
         results = await asyncio.gather(
             *(self._run_agent(each, record, job, document, artifact) for each in wanted)
         )
-        await self._deliver(record, [one for _, records in results for one in records])
+        try:
+            await self._deliver(record, [one for _, records in results for one in records])
+        except (ArtifactError, OutputError) as error:  # larger than a topic takes
+            await self._fail_all(wanted, record, job, document, error)
+            return
         for each, (done, _) in zip(wanted, results, strict=True):
             if done:
                 self._marks.made(document["id"], each.agent, job.replay, record._lease)
+
+    async def _fail_all(
+        self,
+        wanted: list[Subscription],
+        record: Record,
+        job: Job,
+        document: dict[str, Any],
+        error: Exception,
+        *,
+        bare: bool = False,
+    ) -> None:
+        """What the agents made is refused, and whose it was is not known. Each is tried again by itself: whoever made it
+        fails again. `bare`: what says so is refused as well, and letters without the artifact have to do.
+        """
+        failures: list[Outgoing] = []
+        for each in wanted:
+            if not await self._marks.has(document["id"], each.agent, job.replay, record._lease):
+                self.stats.of(each.agent, record.partition).errors += 1
+                failures += self._failure(each.agent, record, job, error, bare=bare)
+        try:
+            await self._deliver(record, failures)
+        except (ArtifactError, OutputError) as again:
+            if bare:
+                raise
+            await self._fail_all(wanted, record, job, document, again, bare=True)
 
     def _refused(self, record: Record, error: Exception) -> list[Outgoing]:
         """A record that is no artifact: counted, named, and a dead letter of each agent that it was for."""
@@ -221,6 +265,7 @@ class Orchestrator:
 
     async def _deliver(self, record: Record, outgoing: list[Outgoing]) -> None:
         if self.store.options["transactions"]:
+            record._unsend()
             for one in outgoing:
                 record._send(one.topic, one.value, one.key, one.headers)
         else:
@@ -281,11 +326,13 @@ class Orchestrator:
             self.store.consumption(consumed),
         ]
 
-    def _failure(self, agent: str, record: Record, job: Job, error: Exception) -> list[Outgoing]:
+    def _failure(
+        self, agent: str, record: Record, job: Job, error: Exception, *, bare: bool = False
+    ) -> list[Outgoing]:
         now_ms = int(time.time() * 1000)
         value = record.raw or b""
         # What is larger than artifacts are could not be written once more; of a letter a part is enough.
-        fits = len(value) <= most_bytes(self.store.options)
+        fits = not bare and len(value) <= most_bytes(self.store.options)
         if fits and job.failed + 1 < self.retry.attempts:
             again = job.next(agent, now_ms + self.retry.wait_ms(job.failed + 1))
             self.stats.of(agent, record.partition).retries += 1
@@ -295,9 +342,11 @@ class Orchestrator:
             )  # fmt: skip
             headers = headers_of(again, record.headers, f"{type(error).__name__}: {error}"[:WORDS])
             return [Outgoing(self.store.topics.retry(again.failed), record.key, value, headers)]
-        return [self._letter(agent, record, job, error)]
+        return [self._letter(agent, record, job, error, bare=bare)]
 
-    def _letter(self, agent: str, record: Record, job: Job, error: Exception) -> Outgoing:
+    def _letter(
+        self, agent: str, record: Record, job: Job, error: Exception, *, bare: bool = False
+    ) -> Outgoing:
         self.stats.of(agent, record.partition).dead += 1
         log.error(
             "event=agent_gave_up agent=%s artifact=%s-%d-%d attempts=%d topic=%s error=%r",
@@ -306,5 +355,6 @@ class Orchestrator:
         now_ms = int(time.time() * 1000)
         value = record.raw or b""
         letter = letter_of(job, agent, record.key, value, record.headers, error, now_ms, record.timestamp)
-        letter = replace(letter, message=letter.message[:WORDS]).cut(most_bytes(self.store.options))
+        most = 0 if bare else most_bytes(self.store.options)
+        letter = replace(letter, message=letter.message[:WORDS]).cut(most)
         return Outgoing(self.store.topics.dlq(agent), *letter.to_kafka())

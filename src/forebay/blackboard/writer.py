@@ -285,7 +285,7 @@ class TransactionalWriter:
             if isinstance(error, FencedError):
                 self._fatal = error
             else:
-                self._abort()
+                self._abort(refused=isinstance(error, ArtifactError))
                 if len(writes) > 1:  # one of them is at fault, and the others must not suffer for it
                     for write in writes:
                         self._together([write])
@@ -314,19 +314,29 @@ class TransactionalWriter:
         except KafkaException as error:
             raise fault(error.args[0], self._options, doing) from None
 
-    def _abort(self) -> None:
-        """After this the next transaction can be begun; what cannot be helped is told by that one."""
+    def _abort(self, *, refused: bool = False) -> None:
+        """After this the next transaction can be begun; what cannot be helped is told by that one.
+
+        After a record that the broker has refused, the library goes on with a sequence number too many, and the next
+        transaction would be aborted for it, whoever's it is. So then, too, it begins anew.
+        """
+        failed = refused
         try:
             self._producer.abort_transaction(PATIENCE_S)
         except KafkaException as error:
-            if error.args[0].fatal():
-                # A new producer of the same id: the broker ends what the old one left.
-                try:
-                    self._producer = self._open()
-                except FencedError as fenced:
-                    self._fatal = fenced
-                except ForebayError as away:
-                    log.warning("no new transactions for now: %s", away.message)
+            reason = fault(error.args[0], self._options, "ending a transaction")
+            if isinstance(reason, FencedError):
+                self._fatal = reason  # to begin anew would be to take the id back
+                return
+            failed = failed or error.args[0].fatal()
+        if failed:
+            # A new producer of the same id: the broker ends what the old one left.
+            try:
+                self._producer = self._open()
+            except FencedError as fenced:
+                self._fatal = fenced
+            except ForebayError as away:
+                log.warning("no new transactions for now: %s", away.message)
 
 
 def commit(producer: Producer) -> None:

@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from forebay.cli.output import words
-from forebay.errors import OptionValueError, StatementError, WaitTimeoutError
+from forebay.errors import OptionValueError, PoolStateError, StatementError, WaitTimeoutError
 
 if TYPE_CHECKING:
     from forebay.pool import Pool
@@ -118,8 +118,17 @@ async def _view(pool: Pool, running: asyncio.Future[None]) -> None:
     with show as update:
         while not running.done():
             await asyncio.wait([running], timeout=REFRESH_S)
-            if pool.state != "new":
+            if _begun(pool):
                 update()
+
+
+def _begun(pool: Pool) -> bool:
+    """Whether there is anything to show of it: a pool whose start fails never comes so far."""
+    try:
+        pool.stats()
+    except PoolStateError:
+        return False
+    return True
 
 
 class _Rate:
@@ -167,7 +176,7 @@ class _lines:  # noqa: N801
         print(line(self._pool.stats(), self._rate).plain, file=sys.stderr)
 
     def __exit__(self, *how: Any) -> None:
-        if self._pool.state != "new":
+        if _begun(self._pool):
             self._say()
 
 

@@ -7,14 +7,15 @@ answer to a callback, but that queues up behind all records that were fetched be
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable, Sequence
+from functools import partial
 from time import monotonic, sleep
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from forebay.pool.committer import Commit, Committer
 from forebay.pool.lease import Lease
+from forebay.threads import start
 
 log = logging.getLogger("forebay.pool")
 
@@ -39,15 +40,16 @@ class Sending:
     """One commit on its way."""
 
     def __init__(self, consumer: Consumer, commits: Sequence[Commit]) -> None:
-        self.error: KafkaError | None = None
+        # Until the broker has said otherwise: a commit that nobody has confirmed is made again.
+        self.error: KafkaError | None = KafkaError(KafkaError._FAIL, "the commit broke off")
         # A daemon: the library may wait for minutes for a broker that is away.
-        self._thread = threading.Thread(
-            target=self._send, args=(consumer, commits), name="forebay-pool-commit", daemon=True
-        )
-        self._thread.start()
+        self._thread = start("forebay-pool-commit", partial(self._send, consumer, commits), self._failed)
 
     def _send(self, consumer: Consumer, commits: Sequence[Commit]) -> None:
         self.error = send(consumer, commits)
+
+    def _failed(self, error: Exception) -> None:
+        self.error = KafkaError(KafkaError._FAIL, f"{type(error).__name__}: {error}")
 
     def answered(self, timeout_s: float = 0.0) -> bool:
         if timeout_s > 0:
@@ -57,6 +59,8 @@ class Sending:
 
 class Commits:
     """Sends what the committer plans. `completed` counts the records that were ever done. Of the polling thread."""
+
+    reopens = False
 
     def __init__(self, committer: Committer, completed: Callable[[], int]) -> None:
         self._committer = committer

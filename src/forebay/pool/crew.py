@@ -113,6 +113,11 @@ class Crew:
         if following is not None:
             self.again(following)
 
+    def reopened(self, record: Record) -> None:
+        """A record that was done, and is not after all. Those behind it in its lane have gone on: it is in none now."""
+        record._lane = None
+        self.completed -= 1
+
     def wait_for_appetite(self, handed: int, below: int, timeout: float) -> None:
         """For the thread that feeds: until fewer records than that wait for a worker, of all it has handed over.
 

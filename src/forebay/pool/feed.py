@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from time import monotonic
 from typing import Any, Protocol
 
@@ -23,6 +24,7 @@ from forebay.options import Options
 from forebay.pool.crew import Crew
 from forebay.pool.lease import Lease
 from forebay.pool.record import Record
+from forebay.threads import start
 
 log = logging.getLogger("forebay.pool")
 
@@ -44,6 +46,9 @@ Partition = tuple[str, int]
 
 class Offsets(Protocol):
     """How what is done becomes the group's offsets: by commits, or by transactions."""
+
+    reopens: bool
+    """Whether a record that is done may turn out not to be."""
 
     def tick(self, leases: Sequence[Lease]) -> None:
         """Often; commits when it is time."""
@@ -147,16 +152,18 @@ class Feed:
             if self._offsets.busy:
                 closed = False  # to close a consumer that another thread is in is to crash
             else:
-                closing = threading.Thread(
-                    target=self._depart, args=(timeout_s / 2,), name="forebay-pool-close", daemon=True
-                )
-                closing.start()
+                failures: list[Exception] = []
+                closing = start("forebay-pool-close", partial(self._depart, timeout_s / 2), failures.append)
                 closing.join(max(1.0, timeout_s))
-                closed = not closing.is_alive()
+                closed = not closing.is_alive() and not failures
             if not closed:
                 log.warning(
                     "the consumer could not leave its group in time: its partitions wait for the session to end"
                 )
+
+    def abandon(self) -> None:
+        """Instead of `run()` and `close()`: of a pool whose start failed."""
+        self._consumer.close()
 
     def _depart(self, patience_s: float) -> None:
         """Out of the group, and so that it hears of it: it would wait for this member until its session is over.
@@ -271,7 +278,7 @@ class Feed:
             lease,
             offset,
         )
-        fresh = self.leases[lease.topic, lease.partition] = Lease(lease.topic, lease.partition)
+        fresh = self.leases[lease.topic, lease.partition] = self._lease(lease.topic, lease.partition)
         fresh.paused = lease.paused
         return fresh
 
@@ -331,7 +338,7 @@ class Feed:
         for partition in partitions:
             place = partition.topic, partition.partition
             offset, metadata = found.get(place, (OFFSET_INVALID, None))
-            self.leases[place] = Lease(*place, offset, metadata)
+            self.leases[place] = self._lease(*place, offset, metadata)
             if offset >= 0:
                 partition.offset = offset  # exactly there, so that offset and metadata are of one commit
         if self._options["partition.assignment.strategy"] == "cooperative-sticky":
@@ -341,6 +348,9 @@ class Feed:
         if self._all_paused:
             self._set_paused([self.leases[p.topic, p.partition] for p in partitions], True)
         log.info("assigned: %s", _names(partitions))
+
+    def _lease(self, topic: str, partition: int, offset: int = -1, metadata: str | None = None) -> Lease:
+        return Lease(topic, partition, offset, metadata, keep=self._offsets.reopens)
 
     def _committed(self, partitions: list[TopicPartition]) -> Mapping[Partition, tuple[int, str | None]]:
         """Offset and metadata of the group. If it cannot be had, the library finds the offset by itself."""

@@ -25,11 +25,19 @@ class Lease:
         "already", "bound", "closing", "committed", "lanes", "parked", "partition", "paused", "topic", "tracker",
     )  # fmt: skip
 
-    def __init__(self, topic: str, partition: int, offset: int = -1, metadata: str | None = None) -> None:
-        """`offset` and `metadata` are the group's; a negative offset means that it has none."""
+    def __init__(
+        self,
+        topic: str,
+        partition: int,
+        offset: int = -1,
+        metadata: str | None = None,
+        *,
+        keep: bool = False,
+    ) -> None:
+        """`offset` and `metadata` are the group's; a negative offset means that it has none. `keep`: see `Tracker`."""
         self.topic = topic
         self.partition = partition
-        self.tracker = Tracker()
+        self.tracker = Tracker(keep)
         self.lanes: dict[Hashable, deque[Record] | None] = {}
         self.closing = False  # no record of it is begun any more
         self.paused = False

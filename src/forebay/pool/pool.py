@@ -20,7 +20,14 @@ from typing import Any
 from confluent_kafka import Consumer
 
 from forebay.backoff import with_backoff
-from forebay.errors import ForebayError, OptionConflictError, PoolHaltedError, PoolStateError, RecordError
+from forebay.errors import (
+    ForebayError,
+    OptionConflictError,
+    OutputError,
+    PoolHaltedError,
+    PoolStateError,
+    RecordError,
+)
 from forebay.kafka.admin import Cluster
 from forebay.kafka.settings import CLIENT_LOG, consumer_settings
 from forebay.pool.adaptive import Adaptive
@@ -42,6 +49,7 @@ from forebay.pool.stats import PoolStats, stats_of
 from forebay.pool.tracing import traced
 from forebay.pool.transactions import INTERVAL_MS, TIMEOUT_MS, Transactions
 from forebay.telemetry.server import MetricsServer
+from forebay.threads import start as start_thread
 
 log = logging.getLogger("forebay.pool")
 
@@ -60,6 +68,9 @@ class State(StrEnum):
     new = "new"
     """Made; nothing is connected."""
 
+    starting = "starting"
+    """Connecting; no record is handled yet."""
+
     running = "running"
     """In the group, handling records."""
 
@@ -67,7 +78,7 @@ class State(StrEnum):
     """No record is begun any more; those under way are waited for, and committed."""
 
     stopped = "stopped"
-    """Out of the group. A pool is not started twice."""
+    """Out of the group, or never in it because its start failed. A pool is not started twice."""
 
 
 class Pool:
@@ -102,6 +113,10 @@ class Pool:
         )
         self._handler: Handler | None = None
         self._transactions: Transactions | None = None
+        self._adapted: Adapted | None = None
+        self._letters: Letters | None = None
+        self._feed: Feed | None = None
+        self.metrics: MetricsServer | None = None
         self.retries = self.skipped = self.halted = 0
 
     # -- what a user calls ---------------------------------------------------------------------------
@@ -153,37 +168,47 @@ class Pool:
         self._loop = asyncio.get_running_loop()
         self._ended: asyncio.Future[None] = self._loop.create_future()
         self._drained = threading.Event()
+        self.state = State.starting
+        try:
+            await self._start(chosen)
+        except BaseException as error:
+            self._fail(error)
+            await asyncio.shield(self._loop.create_task(self._close()))
+            raise
+
+    async def _start(self, handler: Handler) -> None:
+        """Everything that can fail comes before the thread: a pool that fails to start has none."""
         self._decode = await asyncio.to_thread(decoding, self.options)
-        self._adapted = Adapted(chosen, self.options)
+        self._adapted = Adapted(handler, self.options)
         self._crew = self._make_crew(self._adapted)
-        self._letters = (
-            Letters(self.name, self.options, self._crew.finished, self._fail)
-            if self.options["dead.letter.topic"]
-            else None
-        )
+        if self.options["dead.letter.topic"]:
+            self._letters = Letters(self.name, self.options, self._crew.finished, self._fail)
         await asyncio.to_thread(self._prepare)
         self._feed = self._make_feed()
-        self.state = State.running
         self.started = monotonic()
-        self._thread = threading.Thread(target=self._poll, name="forebay-pool", daemon=True)
-        self._thread.start()
-        self._watch = self._loop.create_task(self._watch_handlers())
         port = self.options["metrics.port"]
-        self.metrics = (
-            None if port is None else MetricsServer(self.collector(), port, self.options["metrics.host"])
-        )
+        if port is not None:
+            self.metrics = MetricsServer(self.collector(), port, self.options["metrics.host"])
+        self.state = State.running
+        self._thread = start_thread("forebay-pool", self._poll, self._fail_soon)
+        self._watch = self._loop.create_task(self._watch_handlers())
 
     async def wait(self) -> None:
         """Until the pool ends; raises why, if it was not asked to."""
+        if self.state is State.new:
+            raise PoolStateError("the pool was not started yet")
         await asyncio.shield(self._ended)
 
     async def stop(self) -> None:
         """Finish what is being handled, commit, leave the group. Call it as often as you like."""
         if self.state is State.running:
-            self.state = State.stopping
-            self._draining = self._loop.create_task(self._drain())
+            self._begin_to_stop()
         if self.state is State.stopping:
             await asyncio.shield(self._draining)  # whoever else waits for it goes on waiting
+
+    def _begin_to_stop(self) -> None:
+        self.state = State.stopping
+        self._draining = self._loop.create_task(self._drain())
 
     async def __aenter__(self) -> Pool:
         await self.start()
@@ -208,8 +233,8 @@ class Pool:
         return list(crew.times), crew.total_s
 
     def _parts(self) -> tuple[Crew, Feed]:
-        if self.state is State.new:
-            raise PoolStateError("the pool was not started yet")
+        if self._feed is None:
+            raise PoolStateError(f"the pool is {self.state}, and has no records yet")
         return self._crew, self._feed
 
     # -- parts ---------------------------------------------------------------------------------------
@@ -258,6 +283,7 @@ class Pool:
         offsets: Transactions | Commits
         if self._transactions is not None:
             offsets = self._transactions
+            self._transactions.refused = self._output_refused
         else:
             committer = Committer(
                 options["commit.interval.ms"] / 1000, options["commit.batch"], options["metadata.max.bytes"]
@@ -273,22 +299,39 @@ class Pool:
         with contextlib.suppress(RuntimeError):  # the loop is closed: the pool is no more
             self._loop.call_soon_threadsafe(self._crew.take, records)
 
+    def _output_refused(self, record: Record, error: OutputError) -> None:
+        """In the polling thread: a record that was done is not, because the broker does not take what it has sent."""
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self._reopened, record, error)
+
+    def _reopened(self, record: Record, error: OutputError) -> None:
+        _, times = getattr(record, "_rejected", (None, 0))
+        record._rejected = error, times + 1
+        self._crew.reopened(record)
+        if self.state is State.running:
+            self._failed(record, error)
+
     # -- the polling thread --------------------------------------------------------------------------
 
     def _poll(self) -> None:
+        assert self._feed is not None
         try:
             self._feed.run()
         except BaseException as error:
-            found = as_error(error, self.options)
-            with contextlib.suppress(RuntimeError):
-                self._loop.call_soon_threadsafe(self._fail, found)
+            self._fail_soon(error)
         self._drained.wait()
         try:
             self._feed.close(max(1.0, self._deadline - monotonic()))
         except Exception:
             log.exception("the pool's consumer was not closed in order")
 
+    def _fail_soon(self, error: BaseException) -> None:
+        """From any thread."""
+        with contextlib.suppress(RuntimeError):  # the loop is closed: the pool is no more
+            self._loop.call_soon_threadsafe(self._fail, as_error(error, self.options))
+
     async def _drain(self) -> None:
+        assert self._feed is not None
         deadline = self._deadline = monotonic() + self.options["shutdown.timeout.ms"] / 1000
         self._feed.quiet = True
         self._crew.stop()
@@ -312,21 +355,33 @@ class Pool:
             if self._thread.is_alive():
                 self._offsets.hurry()
                 await asyncio.to_thread(self._thread.join, CLOSE_S)
+            await self._close()
+
+    async def _close(self) -> None:
+        """What is left when no record is handled any more, however far the start came."""
+        try:
             if self._letters is not None:
                 self._letters.close()
-            self._adapted.close()
+            if self._adapted is not None:
+                self._adapted.close()
             if self.metrics is not None:
-                self.metrics.close()
+                await asyncio.to_thread(self.metrics.close)  # it waits for its thread
+            if self.state is State.starting and self._feed is not None:
+                await asyncio.to_thread(self._feed.abandon)
+        finally:
             self.state = State.stopped
             self._end()
 
     # -- what fails ----------------------------------------------------------------------------------
 
     def _fail(self, error: BaseException) -> None:
-        """The pool ends with this."""
+        """The pool ends with this, also where nobody waits for it."""
         if not self._ended.done():
             self._ended.set_exception(error)
             self._ended.exception()  # wait() may never be called
+            if self.state is State.running:
+                log.error("pool '%s' ends: %s", self.name, error)
+                self._begin_to_stop()
 
     def _failed(self, record: Record, error: BaseException) -> None:
         attempt = record.attempt
@@ -396,7 +451,8 @@ class Pool:
         high = self.options["heavy.lag"]
         if high is None:
             return
-        lags = {lease: self._feed.lag(lease) for lease in list(self._feed.leases.values())}
+        _, feed = self._parts()
+        lags = {lease: feed.lag(lease) for lease in list(feed.leases.values())}
         were = {lease for lease in lags if lease.bound is not None}
         are = heavy(lags, high, were)
         for lease in are - were:

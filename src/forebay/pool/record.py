@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import TIMESTAMP_NOT_AVAILABLE
 
-from forebay.errors import ConnectorStateError
+from forebay.errors import ConnectorStateError, OutputError
+from forebay.pool.outputs import Data, Outbox
 from forebay.pool.tracing import context_headers
 
 if TYPE_CHECKING:
@@ -20,12 +21,25 @@ class Record:
     """One record of a topic. `value` is what the pool's format makes of it; without a format, its bytes."""
 
     # One is made for each record there is: what most records never need is a slot that stays empty.
-    __slots__ = ("_attempts", "_lane", "_lease", "_message", "_outbox", "_refusal", "_value", "done")
+    __slots__ = (
+        "_attempts",
+        "_lane",
+        "_lease",
+        "_message",
+        "_outbox",
+        "_refusal",
+        "_rejected",
+        "_value",
+        "done",
+    )
 
     _attempts: int  # that have failed
     _lane: bytes | None  # in which it waits for others, or None
-    _outbox: list[dict[str, Any]]  # what it has sent, of a transactional pool
+    _outbox: Outbox  # what it has sent, of a transactional pool
     _refusal: tuple[str, str]  # why it does not decode: the kind, the message
+    _rejected: tuple[
+        OutputError, int
+    ]  # what the broker said to what an attempt has sent, and how often it did
     _value: Any  # decoded
 
     def __init__(self, message: Any, lease: Lease | None) -> None:
@@ -85,27 +99,31 @@ class Record:
     def send(
         self,
         topic: str,
-        value: bytes | str | None,
+        value: Data,
         *,
-        key: bytes | str | None = None,
-        headers: Sequence[tuple[str, bytes | None]] = (),
+        key: Data = None,
+        headers: Sequence[tuple[str, Data]] = (),
         partition: int | None = None,
     ) -> None:
         """Of a transactional pool: a record that is written if, and only if, this one is committed.
 
+        OutputError for what is of a wrong type or larger than the client library takes. What the broker does not take
+        is known only later: then this record has failed, and is handled again or not, as the pool's options say.
         What a failed attempt has sent is forgotten. Where there are spans, it carries the current one's context, unless
         `headers` have one.
         """
-        given = {name for name, _ in headers}
-        context = [pair for pair in context_headers() if pair[0] not in given]
+        context = context_headers()
+        if context:
+            given = {pair[0] for pair in headers}
+            context = [pair for pair in context if pair[0] not in given]
         self._send(topic, value, key, [*headers, *context], partition)
 
     def _send(
         self,
         topic: str,
-        value: bytes | str | None,
-        key: bytes | str | None,
-        headers: Sequence[tuple[str, bytes | None]],
+        value: Data,
+        key: Data,
+        headers: Sequence[tuple[str, Data]],
         partition: int | None = None,
     ) -> None:
         """As it is given: a dead letter's last header must stay the last."""
@@ -115,8 +133,11 @@ class Record:
                 "record.send() needs a transaction, and this pool has none",
                 remedy="await pool.transactional('my-id').run(handler)",
             )
-        more: dict[str, Any] = {} if partition is None else {"partition": partition}
-        outbox.append({"topic": topic, "value": value, "key": key, "headers": list(headers), **more})
+        outbox.put(topic, value, key, headers, partition)
+
+    def _unsend(self) -> None:
+        """Forget what this attempt has sent."""
+        self._outbox.messages.clear()
 
     def __repr__(self) -> str:
         return f"<Record {self.topic}-{self.partition} at offset {self.offset}>"

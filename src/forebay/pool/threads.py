@@ -8,6 +8,8 @@ from concurrent.futures import Executor, Future
 from queue import SimpleQueue
 from typing import Any
 
+from forebay.threads import start
+
 _Job = tuple[Future[Any], Callable[..., Any], tuple[Any, ...]]
 
 
@@ -22,12 +24,15 @@ class DaemonThreads(Executor):
 
     def submit(self, function: Callable[..., Any], /, *args: Any, **_: Any) -> Future[Any]:
         future: Future[Any] = Future()
-        self._jobs.put((future, function, args))
         if not self._idle.acquire(blocking=False) and self._started < self._most:
+            start(f"forebay-pool-{self._started + 1}", self._work, self._lost)
             self._started += 1
-            name = f"forebay-pool-{self._started}"
-            threading.Thread(target=self._work, name=name, daemon=True).start()
+        self._jobs.put((future, function, args))
         return future
+
+    def _lost(self, error: Exception) -> None:
+        """A thread has ended, though what a function raises is its caller's: the next job has another one."""
+        self._started -= 1
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Each thread ends after what it is at; none is waited for."""

@@ -22,12 +22,16 @@ class Tracked(Protocol):
 
 
 class Tracker:
-    """Of one partition, for as long as it is assigned without a break."""
+    """Of one partition, for as long as it is assigned without a break.
 
-    __slots__ = ("_open", "position", "seen")
+    With `keep`, records that are done stay known until they are `settled()`, so that one of them can be `reopen()`ed.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = ("_open", "_passed", "position", "seen")
+
+    def __init__(self, keep: bool = False) -> None:
         self._open: deque[Tracked] = deque()
+        self._passed: deque[Tracked] | None = deque() if keep else None  # before the frontier, not settled
         self.position: int | None = None
         """The offset behind all that was delivered; None before anything was."""
         self.seen: int | None = None
@@ -47,13 +51,28 @@ class Tracker:
         """What may be committed: the first unfinished record's offset, or the position if all are done."""
         waiting = self._open
         while waiting and waiting[0].done:
-            waiting.popleft()
+            record = waiting.popleft()
+            if self._passed is not None:
+                self._passed.append(record)
         self.seen = waiting[0].offset if waiting else self.position
         return self.seen
 
     def beyond(self) -> list[int]:
         """The offsets that are done although an earlier one is not, in order. Call `frontier()` first."""
         return [record.offset for record in self._open if record.done]
+
+    def reopen(self, records: Iterable[Tracked]) -> None:
+        """These are not done after all: the frontier goes back to the first of them. None of them is settled."""
+        assert self._passed is not None
+        for record in records:
+            record.done = False
+        while self._passed:
+            self._open.appendleft(self._passed.pop())
+
+    def settled(self, offset: int) -> None:
+        """What is before this offset is done for good."""
+        while self._passed and self._passed[0].offset < offset:
+            self._passed.popleft()
 
     def oldest(self) -> Tracked | None:
         """The record that the frontier waits for. Call `frontier()` first."""

@@ -4,6 +4,9 @@ What a handler sends stays with its record until a transaction takes it: one is 
 milliseconds, in one thread, so no handler ever waits inside one. A transaction holds what the records have sent that
 its offsets cover, which are those before the frontier and those that fit into the metadata; the rest waits for the
 next. So a restart never repeats a record whose output is there, however far records overtake each other.
+
+Where the broker refuses what one record has sent, that record has failed, and it alone: the transaction is aborted, the
+record is not done any more, and the others are written without it.
 """
 
 from __future__ import annotations
@@ -11,17 +14,20 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from time import monotonic
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from forebay.backoff import Backoff, with_backoff
-from forebay.errors import TransactionError, UnreachableError
+from forebay.errors import OutputError, TransactionError, UnreachableError
+from forebay.kafka.callbacks import called_back
 from forebay.kafka.settings import CLIENT_LOG, connection_settings, translate
 from forebay.options import Options
 from forebay.pool.completed import encode
 from forebay.pool.lease import Lease
+from forebay.pool.outputs import MOST_BYTES, Outbox
 from forebay.pool.record import Record
 
 log = logging.getLogger("forebay.pool")
@@ -31,10 +37,32 @@ INTERVAL_MS = 100  # what is written is seen only after the commit
 TIMEOUT_MS = (
     15_000  # how long the transaction of a pool that was killed holds up readers, unless its id comes back
 )
+# What the broker says of a batch of records, without saying which of them it means.
+_OF_A_BATCH = {
+    KafkaError.MSG_SIZE_TOO_LARGE,
+    KafkaError.RECORD_LIST_TOO_LARGE,
+    KafkaError.INVALID_MSG_SIZE,
+    KafkaError.INVALID_RECORD,
+}
+# What is said of the record itself, or of the topic that it was sent to.
+_OF_A_RECORD = {
+    KafkaError.TOPIC_AUTHORIZATION_FAILED,
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
+    KafkaError.TOPIC_EXCEPTION,
+    KafkaError.INVALID_TIMESTAMP,
+    KafkaError._UNKNOWN_TOPIC,
+    KafkaError._UNKNOWN_PARTITION,
+}
+
+
+class _OutputsRefusedError(Exception):
+    """Some of what was written is refused: `_errors` says of which records."""
 
 
 class Transactions:
     """For one pool. Handlers end in the event loop; everything else here runs in the polling thread."""
+
+    reopens = True
 
     def __init__(self, options: Options, id: str, interval_ms: int, timeout_ms: int) -> None:
         self._options = options
@@ -43,19 +71,26 @@ class Transactions:
         self._limit: int = options["metadata.max.bytes"]
         self._last = monotonic()
         self._backoff = Backoff()
+        self._most_bytes = int(options.passed_through().get("message.max.bytes", MOST_BYTES))
         self._outgoing: list[Record] = []  # handled, what they sent is not written yet
+        self._errors: dict[Record, KafkaError] = {}  # of the transaction that is being written
+        self._apart: set[Record] = (
+            set()
+        )  # each of their outputs is a batch of its own, to see which is refused
+        self.refused: Callable[[Record, OutputError], None] = lambda record, error: None  # who hears of it
         self._hurried = threading.Event()
         self._dead = False
         self.consumer: Consumer | None = None
         self.commits = 0
         self.failures = 0
-        settings = connection_settings(options) | {
+        self._settings = connection_settings(options) | {
             "transactional.id": id,
             "transaction.timeout.ms": timeout_ms,
             "acks": "all",
             "linger.ms": 5,
         }
-        self._producer = Producer(settings, logger=CLIENT_LOG)
+        self._producer = Producer(self._settings, logger=CLIENT_LOG)
+        self._stale = False  # whether there must be a new producer before the next transaction
 
     def prepare(self) -> None:
         """Take the id over from whoever had it: a transaction that it left open is aborted."""
@@ -78,7 +113,7 @@ class Transactions:
         async def call(given: Any) -> None:
             records: Sequence[Record] = given if isinstance(given, list) else (given,)
             for record in records:
-                record._outbox = []
+                record._outbox = Outbox(self._most_bytes)
             await handler(given)
             # Before they are marked as done: a done record is always among these.
             self._outgoing.extend(records)
@@ -116,29 +151,41 @@ class Transactions:
 
     def _transact(self, leases: Sequence[Lease]) -> bool:
         """One transaction of all that can be committed; False if it has to be tried again."""
-        positions: list[tuple[Lease, int, str]] = []
-        covered: dict[Lease, tuple[int, frozenset[int]]] = {}
-        for lease in leases:
-            frontier = lease.tracker.frontier()
-            if frontier is None:
-                continue
-            beyond = lease.tracker.beyond()
-            metadata, kept = encode(frontier, beyond, self._limit)
-            covered[lease] = frontier, frozenset(beyond[:kept])
-            if lease.committed != (frontier, metadata):
-                positions.append((lease, frontier, metadata))
-        if not positions:
-            return True
-        count = len(self._outgoing)  # records may be added behind them meanwhile
-        taken = [record for record in self._outgoing[:count] if _is_covered(record, covered)]
-        try:
-            self._write(taken, positions)
-        except KafkaException as error:
-            self._failed(error.args[0])
-            return False
+        while True:
+            positions: list[tuple[Lease, int, str]] = []
+            covered: dict[Lease, tuple[int, frozenset[int]]] = {}
+            for lease in leases:
+                frontier = lease.tracker.frontier()
+                if frontier is None:
+                    continue
+                beyond = lease.tracker.beyond()
+                metadata, kept = encode(frontier, beyond, self._limit)
+                covered[lease] = frontier, frozenset(beyond[:kept])
+                if lease.committed != (frontier, metadata):
+                    positions.append((lease, frontier, metadata))
+            if not positions:
+                return True
+            count = len(self._outgoing)  # records may be added behind them meanwhile
+            taken = [record for record in self._outgoing[:count] if _is_covered(record, covered)]
+            try:
+                self._write(taken, positions)
+                break
+            except _OutputsRefusedError:
+                self._sort_out()
+            except KafkaException as error:
+                self._producer.flush(CALL_S)  # what was refused before may not have been heard of yet
+                if not self._at_fault():
+                    self._failed(error.args[0])
+                    return False
+                self._sort_out()
+            except Exception:
+                self._dead = True
+                raise
         for lease, offset, metadata in positions:
             lease.committed = offset, metadata
+            lease.tracker.settled(offset)
         written = set(taken)
+        self._apart -= written
         self._keep(lambda record: record not in written)
         self._backoff.over()
         self.commits += 1
@@ -147,15 +194,23 @@ class Transactions:
     def _write(self, records: Sequence[Record], positions: Sequence[tuple[Lease, int, str]]) -> None:
         assert self.consumer is not None
         producer = self._producer
+        self._errors.clear()
+        if self._stale:
+            # After a record that was refused, the library goes on with a sequence number too many, and the broker does
+            # not take the next transaction for it. A new producer of the same id begins anew.
+            producer = self._producer = Producer(self._settings, logger=CLIENT_LOG)
+            producer.init_transactions(CALL_S)
+            self._stale = False
         producer.begin_transaction()
         for record in records:
-            for message in record._outbox:
-                while True:
-                    try:
-                        producer.produce(**message)
-                        break
-                    except BufferError:
-                        producer.poll(0.1)
+            apart = record in self._apart
+            for message in record._outbox.messages:
+                if apart:
+                    self._flush()
+                self._produce(record, message)
+            if apart:
+                self._flush()
+        self._flush()
         producer.send_offsets_to_transaction(
             [TopicPartition(lease.topic, lease.partition, offset, text) for lease, offset, text in positions],
             self.consumer.consumer_group_metadata(),
@@ -171,6 +226,59 @@ class Transactions:
                     raise
                 log.warning("the transaction's commit is asked for again: %s", error.args[0].str())
 
+    def _produce(self, record: Record, message: dict[str, Any]) -> None:
+        while True:
+            try:
+                self._producer.produce(**message, on_delivery=partial(self._delivered, record))
+                return
+            except BufferError:
+                self._producer.poll(0.1)
+            except KafkaException as error:
+                if error.args[0].code() in _OF_A_BATCH | _OF_A_RECORD:
+                    self._apart.add(record)  # there is no doubt which one it is
+                    self._errors[record] = error.args[0]
+                    raise _OutputsRefusedError from None
+                raise
+
+    @called_back
+    def _delivered(self, record: Record, error: KafkaError | None, message: Message) -> None:
+        if error is not None:
+            self._errors.setdefault(record, error)
+
+    def _flush(self) -> None:
+        if len(self._producer):
+            self._producer.flush(CALL_S)  # what is not delivered by then, the commit waits for
+        if self._at_fault():
+            raise _OutputsRefusedError
+
+    def _at_fault(self) -> dict[Record, KafkaError]:
+        """The records whose outputs, or those in one batch with them, are refused."""
+        found = _OF_A_BATCH | _OF_A_RECORD
+        return {record: error for record, error in self._errors.items() if error.code() in found}
+
+    def _sort_out(self) -> None:
+        """Abort. Who is at fault fails alone; who may be is written apart from others the next time."""
+        found = self._at_fault()
+        self._abort(next(iter(found.values())))
+        self._stale = True
+        refused: dict[Lease, list[Record]] = {}
+        for record, error in found.items():
+            if error.code() in _OF_A_BATCH and record not in self._apart:
+                self._apart.add(record)
+                continue
+            assert record._lease is not None
+            refused.setdefault(record._lease, []).append(record)
+        for lease, records in refused.items():
+            lease.tracker.reopen(records)
+            gone = set(records)
+            self._apart -= gone
+            self._keep(lambda record, gone=gone: record not in gone)  # type: ignore[misc]
+            for record in records:
+                topics = ", ".join(sorted({message["topic"] for message in record._outbox.messages}))
+                self.refused(
+                    record, OutputError(f"what was sent to {topics} is refused: {found[record].str()}")
+                )
+
     def _failed(self, error: KafkaError) -> None:
         """Abort, and let the next tick try again; TransactionError if there is no next."""
         self.failures += 1
@@ -178,6 +286,9 @@ class Transactions:
             self._limit //= 2
         wait_s = self._backoff.failed()
         log.warning("a transaction was aborted, again in %.1f s: %s", wait_s, error.str())
+        self._abort(error)
+
+    def _abort(self, error: KafkaError) -> None:
         while not error.fatal() and not self._hurried.is_set():
             try:
                 self._producer.abort_transaction(CALL_S)
