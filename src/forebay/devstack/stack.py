@@ -183,7 +183,7 @@ def each(services: Sequence[Service], verb: str) -> None:
     """Call a method of every service at once; all are called even if one raises, the first error wins."""
     if not services:
         return
-    with ThreadPoolExecutor(len(services)) as pool:
+    with ThreadPoolExecutor(len(services), thread_name_prefix="forebay-stack") as pool:
         calls = [pool.submit(getattr(service, verb)) for service in services]
     for call in calls:
         call.result()
