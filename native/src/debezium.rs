@@ -14,7 +14,9 @@ use std::borrow::Cow;
 /// `_op`, `_ts_ms` and `_weight`, behind the table's columns.
 const CHANGE: usize = 3;
 const UNAVAILABLE: &[u8] = b"__debezium_unavailable_value";
-const FULL: &str = "ALTER TABLE … REPLICA IDENTITY FULL makes PostgreSQL log it";
+const POSTGRESQL: &str = "; ALTER TABLE … REPLICA IDENTITY FULL makes PostgreSQL log it";
+const MYSQL: &str = "; binlog_row_image = FULL makes the server log it";
+const ORACLE: &str = "; ALTER TABLE … ADD SUPPLEMENTAL LOG DATA (ALL) COLUMNS makes Oracle log it";
 
 pub fn fits(columns: &[Column]) -> bool {
     let Some(table) = columns.len().checked_sub(CHANGE) else { return false };
@@ -29,6 +31,9 @@ pub struct Described(Vec<u8>);
 impl Described {
     /// Append a change's rows and return how many they are, or leave the columns as they were.
     pub fn decode(&mut self, columns: &mut [Column], row: usize, payload: &[u8]) -> Result<usize, Refusal> {
+        if payload.is_empty() {
+            return Ok(0); // a tombstone, as some producers write it
+        }
         if std::str::from_utf8(payload).is_ok()
             && let Ok(rows) = self.change(columns, row, payload)
         {
@@ -195,9 +200,10 @@ fn explain(columns: &mut [Column], row: usize, text: &[u8]) -> Result<(), Refusa
         return Err(Refusal::unfit("BIGINT", describe(stamp)).within(".ts_ms"));
     }
     let table = columns.len() - CHANGE;
+    let connector = connector(&event);
     for (name, _) in images(&op).unwrap_or_default() {
         let step = format!(".{name}");
-        image(&mut columns[..table], row, &op, name, get(&event, name))
+        image(&mut columns[..table], row, &op, name, get(&event, name), &connector)
             .map_err(|refusal| refusal.within(&step))?;
     }
     Ok(())
@@ -207,6 +213,27 @@ type Members<'a> = Vec<(Cow<'a, [u8]>, &'a [u8])>;
 
 fn get<'a>(event: &Members<'a>, name: &str) -> Option<&'a [u8]> {
     event.iter().find(|(found, _)| **found == *name.as_bytes()).map(|(_, value)| *value)
+}
+
+/// The `connector` of the event's `source`: which database it is from.
+fn connector(event: &Members<'_>) -> Vec<u8> {
+    let source = event.iter().rev().find(|(name, _)| **name == *b"source").map(|(_, value)| *value);
+    source.and_then(|source| units::get(source, "connector")).and_then(units::string).unwrap_or_default()
+}
+
+/// How to have a row as it was logged.
+fn row_hint(connector: &[u8]) -> &'static str {
+    match connector {
+        b"postgresql" => POSTGRESQL,
+        b"mysql" | b"mariadb" => MYSQL,
+        b"oracle" => ORACLE,
+        _ => "",
+    }
+}
+
+/// How to have a large value logged.
+fn value_hint(connector: &[u8]) -> &'static str {
+    if connector == b"postgresql" { POSTGRESQL } else { "" }
 }
 
 fn unique(event: &Members<'_>) -> Result<(), Refusal> {
@@ -241,6 +268,7 @@ fn image(
     op: &[u8],
     name: &str,
     value: Option<&[u8]>,
+    connector: &[u8],
 ) -> Result<(), Refusal> {
     match value {
         Some(text) if text[0] == b'{' => object(table, row, text)?,
@@ -249,14 +277,15 @@ fn image(
         }
         _ => {
             let how = if value.is_some() { "null" } else { "missing" };
-            let needed = if name == "before" { format!("; {FULL}") } else { String::new() };
+            let needed = if name == "before" { row_hint(connector) } else { "" };
             let op = String::from_utf8_lossy(op);
             return Err(Refusal::mismatch(format!("op '{op}' needs the row, but it is {how}{needed}")));
         }
     }
     match unavailable(table, row) {
         Some(column) => {
-            let refusal = Refusal::new(Kind::TypeConversion, format!("the value was not logged; {FULL}"));
+            let reason = format!("the value was not logged{}", value_hint(connector));
+            let refusal = Refusal::new(Kind::TypeConversion, reason);
             Err(refusal.within(&format!(".{column}")))
         }
         None => Ok(()),

@@ -118,13 +118,13 @@ fn field<'a>(schema: &'a [u8], name: &str) -> Option<&'a [u8]> {
 }
 
 /// A member of an object, if this is one; of several with a name the last.
-fn get<'a>(text: &'a [u8], name: &str) -> Option<&'a [u8]> {
+pub fn get<'a>(text: &'a [u8], name: &str) -> Option<&'a [u8]> {
     if text.first() != Some(&b'{') {
         return None;
     }
     members(text).into_iter().rev().find(|(found, _)| **found == *name.as_bytes()).map(|(_, value)| value)
 }
 
-fn string(text: &[u8]) -> Option<Vec<u8>> {
+pub fn string(text: &[u8]) -> Option<Vec<u8>> {
     Json::new(text).string().ok().map(|text| text.unescaped().into_owned())
 }

@@ -81,7 +81,7 @@ def test_the_rows_of_an_update_are_both_of_its_record() -> None:
 
 
 @pytest.mark.parametrize(
-    "tombstone", [None, {"schema": None, "payload": None}], ids=["null", "in the envelope"]
+    "tombstone", [None, b"", {"schema": None, "payload": None}], ids=["null", "empty", "in the envelope"]
 )
 def test_a_tombstone_is_skipped(tombstone: Any) -> None:
     decoded = read(tombstone, event("d", ALICE))
@@ -109,11 +109,10 @@ def test_decimals_keep_their_digits() -> None:
     ("change", "kind", "said"),
     [
         (
-            event("u", None, BOB),
+            event("u", None, BOB, source={"connector": "postgresql"}),
             Kind.SchemaMismatch,
             "before: op 'u' needs the row, but it is null; ALTER TABLE",
         ),
-        (event("d"), Kind.SchemaMismatch, "REPLICA IDENTITY FULL"),
         ({"op": "d"}, Kind.SchemaMismatch, "before: op 'd' needs the row, but it is missing"),
         (event("c"), Kind.SchemaMismatch, "after: op 'c' needs the row, but it is null"),
         (event("u", ALICE), Kind.SchemaMismatch, "after: "),
@@ -128,7 +127,7 @@ def test_decimals_keep_their_digits() -> None:
         (event("u", ALICE, {"id": 2.5}), Kind.TypeConversion, "after.id: "),
         ({"payload": [1]}, Kind.SchemaMismatch, "payload: expected an object, found an array of 1"),
         ([1], Kind.SchemaMismatch, "expected an object at the top level"),
-        (b"", Kind.MalformedPayload, "empty"),
+        (b" ", Kind.MalformedPayload, "not JSON"),
         (b"{", Kind.MalformedPayload, "not JSON"),
         (b'{"op": "c", "op": "d", "after": {"id": 1}}', Kind.MalformedPayload, "'op' occurs more than once"),
         (b'{"op": "c", "after": {"id": 1, "id": 2}}', Kind.MalformedPayload, "'id' occurs more than once"),
@@ -149,10 +148,52 @@ def test_a_value_that_the_database_did_not_log_is_refused() -> None:
     schema = StructType([StructField("a", StringType()), StructField("b", BinaryType())])
     hidden = "__debezium_unavailable_value"
     for row in ({"a": hidden}, {"b": base64.b64encode(hidden.encode()).decode()}):
-        refused = read(event("u", {"a": "x"}, row), schema=schema).bad[0]
+        change = event("u", {"a": "x"}, row, source={"connector": "postgresql"})
+        refused = read(change, schema=schema).bad[0]
         assert refused.kind is Kind.TypeConversion
         assert refused.message.startswith(f"after.{next(iter(row))}: the value was not logged")
         assert "REPLICA IDENTITY FULL" in refused.message
+
+
+POSTGRESQL = "REPLICA IDENTITY FULL"
+ROW_HINTS = [
+    ({"connector": "postgresql"}, POSTGRESQL),
+    ({"connector": "mysql"}, "binlog_row_image"),
+    ({"connector": "mariadb"}, "binlog_row_image"),
+    ({"connector": "oracle"}, "SUPPLEMENTAL LOG DATA"),
+    ({"connector": "sqlserver"}, None),
+    ({"connector": ["postgresql"]}, None),
+    ({"db": "shop"}, None),
+    ("postgresql", None),
+    (None, None),
+]
+
+
+@pytest.mark.parametrize(("source", "hint"), ROW_HINTS, ids=str)
+@pytest.mark.parametrize("wrapped", [False, True], ids=["bare", "in the schema envelope"])
+@pytest.mark.parametrize("native", [False, True], ids=["reference", "native"])
+def test_the_hint_is_one_for_the_database_that_the_change_is_from(
+    source: Any, hint: str | None, wrapped: bool, native: bool
+) -> None:
+    """What PostgreSQL is to be told is of no use to anybody else."""
+    hidden = {"id": 1, "name": "__debezium_unavailable_value"}
+    changes = [event("u", None, BOB, source=source), event("c", None, hidden, source=source)]
+    payloads = [json.dumps({"schema": {}, "payload": c} if wrapped else c).encode() for c in changes]
+    without, unlogged = _messages(payloads, native)
+    assert without.startswith("before: op 'u' needs the row, but it is null")
+    assert without.endswith("is null") if hint is None else hint in without
+    assert (POSTGRESQL in without, POSTGRESQL in unlogged) == (hint is POSTGRESQL, hint is POSTGRESQL)
+    assert unlogged.startswith("after.name: the value was not logged")
+
+
+def _messages(payloads: list[bytes], native: bool) -> list[str]:
+    plain = decoder("debezium-json", USERS, {})
+    if not native:
+        return [bad.message for bad in plain.decode(payloads).bad]
+    module = pytest.importorskip("forebay_native", reason="the native reader is not built (make setup)")
+    return [
+        message for _, _, message in module.Decoder("debezium-json", plain.schema, {}).decode(payloads)[1]
+    ]
 
 
 @pytest.mark.parametrize("name", ["_op", "_TS_MS", "_weight"])

@@ -41,14 +41,19 @@ _IMAGES = {
     "u": (("before", -1), ("after", 1)),
     "d": (("before", -1),),
 }
-_FULL = "ALTER TABLE … REPLICA IDENTITY FULL makes PostgreSQL log it"
+_POSTGRESQL = "; ALTER TABLE … REPLICA IDENTITY FULL makes PostgreSQL log it"
+_MYSQL = "; binlog_row_image = FULL makes the server log it"
+_ORACLE = "; ALTER TABLE … ADD SUPPLEMENTAL LOG DATA (ALL) COLUMNS makes Oracle log it"
+_ROW_HINTS = {"postgresql": _POSTGRESQL, "mysql": _MYSQL, "mariadb": _MYSQL, "oracle": _ORACLE}
+_VALUE_HINTS = {"postgresql": _POSTGRESQL}
+"""How to have a row as it was, or a large value, logged, by the `connector` of an event's `source`."""
 
 
 class DebeziumDecoder:
     """The declared columns are the table's; `_op`, `_ts_ms` and `_weight` come behind them.
 
-    With or without the envelope of `schema` and `payload`. A tombstone says nothing that the delete before
-    it did not, so it is skipped. An update or a delete without the row as it was is refused, since nobody
+    With or without the envelope of `schema` and `payload`. A tombstone (null, or empty, as some producers write
+    it) says nothing that the delete before it did not, so it is skipped. An update or a delete without the row as it was is refused, since nobody
     could take that row back; so is a truncate, which names no rows.
     """
 
@@ -73,9 +78,8 @@ class DebeziumDecoder:
         return decode_all(values, self.schema, self._rows)
 
     def _rows(self, payload: bytes | None) -> list[list[Any]]:
-        if payload is None:
+        if not payload:
             return []
-        check_present(payload)
         event, schema = _unwrapped(self._parse(payload))
         if event is None:
             return []
@@ -92,7 +96,7 @@ class DebeziumDecoder:
         found = event.get(name)
         if found is None:
             how = "null" if name in event else "missing"
-            needed = f"; {_FULL}" if name == "before" else ""
+            needed = _hint(_ROW_HINTS, event) if name == "before" else ""
             raise _within(name, mismatch(f"op '{op}' needs the row, but it is {how}{needed}"))
         if not isinstance(found, dict):
             raise _within(name, mismatch(f"expected an object, found {describe(found)}"))
@@ -100,9 +104,8 @@ class DebeziumDecoder:
             row: list[Any] = columns(found)
             for column, value in zip(self._names, row, strict=True):
                 if value in (UNAVAILABLE, UNAVAILABLE.encode()):
-                    raise _within(
-                        column, RefusedError(Kind.TypeConversion, f"the value was not logged; {_FULL}")
-                    )
+                    reason = f"the value was not logged{_hint(_VALUE_HINTS, event)}"
+                    raise _within(column, RefusedError(Kind.TypeConversion, reason))
         except RefusedError as refused:
             raise _within(name, refused) from None
         return row
@@ -195,6 +198,13 @@ def _op(event: dict[str, Any]) -> str:
     if not isinstance(op, str) or op not in _IMAGES:
         raise _within("op", mismatch(f"expected c, r, u or d, found {describe(op)}"))
     return op
+
+
+def _hint(hints: Mapping[str, str], event: dict[str, Any]) -> str:
+    """What to tell the database that the event is from; nothing where that is not known."""
+    source = event.get("source")
+    connector = source.get("connector") if isinstance(source, dict) else None
+    return hints.get(connector, "") if isinstance(connector, str) else ""
 
 
 def _stamp(event: dict[str, Any]) -> int | None:
