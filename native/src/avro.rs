@@ -161,9 +161,8 @@ fn number(value: i64, to: &To, data: &mut Data) -> Res<()> {
         (To::Micros, Data::I64(values)) => values.push(scalars::micros(value).ok_or(Fault::Unfit)?),
         (To::Date, Data::I32(values)) => values.push(days(value).ok_or(Fault::Unfit)?),
         (To::Real, Data::F64(values)) => values.push(value as f64),
-        (To::Rounded, Data::F64(values)) => values.push((value as f64 as f32).into()),
-        // By way of a double, as in `formats/avro_values.py`.
-        (To::Real, Data::F32(values)) => values.push(value as f64 as f32),
+        (To::Rounded, Data::F64(values)) => values.push((value as f32).into()),
+        (To::Real, Data::F32(values)) => values.push(value as f32),
         (To::Integer(_), Data::I16(values)) => values.push(value.try_into().map_err(|_| Fault::Unfit)?),
         (To::Integer(_), Data::I8(values)) => values.push(value.try_into().map_err(|_| Fault::Unfit)?),
         _ => return Err(Fault::Unfit),

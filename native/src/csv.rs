@@ -228,8 +228,8 @@ fn field(column: &mut Column, text: &[u8]) -> Result<(), Refusal> {
             };
             found.map(|value| values.push(value))
         }
-        Data::F32(values) => real(text).and_then(scalars::float).map(|value| values.push(value)),
-        Data::F64(values) => real(text).map(|value| values.push(value)),
+        Data::F32(values) => number(text).and_then(scalars::float).map(|value| values.push(value)),
+        Data::F64(values) => number(text).and_then(scalars::double).map(|value| values.push(value)),
         Data::Decimal(values) => match column.kind {
             DataType::Decimal128(precision, scale) if scalars::is_number(text) => {
                 scalars::decimal(text, precision, scale).map(|value| values.push(value))
@@ -263,8 +263,8 @@ fn small<T: TryFrom<i64>>(text: &[u8]) -> Option<T> {
     scalars::integer(text).and_then(|value| value.try_into().ok())
 }
 
-fn real(text: &[u8]) -> Option<f64> {
-    if scalars::is_number(text) { scalars::double(text) } else { None }
+fn number(text: &[u8]) -> Option<&[u8]> {
+    scalars::is_number(text).then_some(text)
 }
 
 fn describe(text: &[u8]) -> String {

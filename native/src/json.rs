@@ -279,7 +279,7 @@ impl<'a> Json<'a> {
             Data::I32(values) => values.push(self.integer()?.try_into().map_err(|_| Bad)?),
             Data::I16(values) => values.push(self.integer()?.try_into().map_err(|_| Bad)?),
             Data::I8(values) => values.push(self.integer()?.try_into().map_err(|_| Bad)?),
-            Data::F32(values) => values.push(scalars::float(self.double()?).ok_or(Bad)?),
+            Data::F32(values) => values.push(scalars::float(self.number()?).ok_or(Bad)?),
             Data::Bool(values) => {
                 self.word(if first == b't' { b"true" } else { b"false" })?;
                 values.push(first == b't');

@@ -387,8 +387,7 @@ fn number(field: &Field, value: i128, column: &mut Column) -> Res<()> {
         (Read::Integer, Data::I8(values)) => values.push(value.try_into().map_err(|_| wide())?),
         (Read::Boolean, Data::Bool(values)) => values.push(value != 0),
         (Read::Real, Data::F64(values)) => values.push(value as f64),
-        // By way of a double, as in `formats/protobuf_values.py`.
-        (Read::Real, Data::F32(values)) => values.push(value as f64 as f32),
+        (Read::Real, Data::F32(values)) => values.push(value as f32),
         (Read::Decimal(unit), Data::Decimal(values)) => {
             values.push(value.checked_mul(*unit).ok_or_else(wide)?);
         }

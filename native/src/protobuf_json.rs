@@ -127,8 +127,7 @@ fn value(
             let _ = serde_json::to_writer(&mut *out, &number); // into memory: never fails
         }
         2 => quoted(as_text(found.slice(bytes))?, out),
-        3 if found.value > 1 => return Err(no(field, format!("a bool of {}", found.value))),
-        3 => out.extend_from_slice(if found.value == 1 { b"true" } else { b"false" }),
+        3 => out.extend_from_slice(if found.value == 0 { b"false" } else { b"true" }),
         4 => inner(scratch, field, frame, 4, bytes, depth, Part::Struct, out)?,
         _ => inner(scratch, field, frame, 5, bytes, depth, Part::List, out)?,
     }

@@ -9,8 +9,6 @@ use std::borrow::Cow;
 /// Microseconds of 0001-01-01 00:00 and of 9999-12-31 23:59:59.999999.
 const FIRST_MICROS: i64 = -62_135_596_800_000_000;
 const LAST_MICROS: i64 = 253_402_300_799_999_999;
-/// The first magnitude that a FLOAT rounds to infinity: 2^128 - 2^103.
-const FLOAT_END: f64 = 340_282_356_779_733_661_637_539_395_458_142_568_448.0;
 
 /// The end of the number that starts at `from`, as JSON writes numbers; None if there is none.
 #[inline]
@@ -107,10 +105,21 @@ fn short_double(text: &[u8]) -> Option<f64> {
     Some(if negative { -value } else { value })
 }
 
-/// A double rounded to a FLOAT, never to infinity.
+/// The nearest FLOAT to a number in JSON's spelling, rounded once; None where that is infinite.
 #[inline]
-pub fn float(value: f64) -> Option<f32> {
-    (value.abs() < FLOAT_END).then_some(value as f32)
+pub fn float(text: &[u8]) -> Option<f32> {
+    /// The bits of a double that a FLOAT has not, and what they are in the middle between two FLOATs.
+    const LOST: u64 = (1 << 29) - 1;
+    const MIDDLE: u64 = 1 << 28;
+    // The double may be rounded to the middle, and a second rounding would not know from which side. Short texts are
+    // 0 or far from the smallest FLOATs, which have fewer bits.
+    if let Some(value) = short_double(text)
+        && value.to_bits() & LOST != MIDDLE
+    {
+        return Some(value as f32);
+    }
+    let value: f32 = std::str::from_utf8(text).ok()?.parse().ok()?;
+    value.is_finite().then_some(value)
 }
 
 /// A number as the unscaled value of DECIMAL(precision, scale), if no digit is lost.

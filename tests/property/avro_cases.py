@@ -285,13 +285,15 @@ def damage(payload: bytes) -> st.SearchStrategy[bytes]:
 
 
 def alike(left: Any, right: Any) -> bool:
-    """Equal, and NaN is NaN."""
+    """Equal; NaN is NaN, and -0.0 is not 0.0."""
     match left, right:
         case (dict(), dict()):
             return left.keys() == right.keys() and all(alike(left[key], right[key]) for key in left)
         case (list(), list()) | (tuple(), tuple()):
             return len(left) == len(right) and all(map(alike, left, right))
         case (float(), float()):
-            return left == right or (math.isnan(left) and math.isnan(right))
+            if math.isnan(left) or math.isnan(right):
+                return math.isnan(left) and math.isnan(right)
+            return left == right and math.copysign(1, left) == math.copysign(1, right)
         case _:
             return type(left) is type(right) and bool(left == right)

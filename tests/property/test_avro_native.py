@@ -13,7 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql.types import ArrayType, LongType, StructField, StructType
-from tests.property.avro_cases import Case, alike, damage, options, tables, write
+from tests.property.avro_cases import Case, damage, options, tables, write
+from tests.property.bits import rows_in_bits
 
 from forebay.formats.avro_format import AvroDecoder
 
@@ -33,7 +34,7 @@ def check_agreement(schema: StructType, given: dict[str, str], values: Sequence[
         batch.validate(full=True)
         assert [item[:2] for item in bad] == [(record.index, record.kind) for record in expected.bad]
         assert batch.schema.equals(expected.batch.schema)
-        assert alike(batch.to_pylist(), expected.batch.to_pylist())
+        assert rows_in_bits(batch) == rows_in_bits(expected.batch)
     made.brief = True
     assert [item[:2] for item in made.decode(list(values))[1]] == [item[:2] for item in bad]
     for item, record in zip(bad, expected.bad, strict=True):

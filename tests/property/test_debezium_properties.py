@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from base64 import b64encode
 from collections import Counter
 from typing import Any
@@ -12,6 +13,8 @@ from pyspark.sql.types import (
     ArrayType,
     DateType,
     DecimalType,
+    DoubleType,
+    FloatType,
     LongType,
     MapType,
     StringType,
@@ -101,7 +104,7 @@ def test_both_refuse_the_same_tricky_events() -> None:
         f'{{"op": "u", "before": {good}}}', f'{{"op": "d", "before": {good}, "after": 7}}', '{"op": "t"}', '{"op": null}',
         '{"op": "c", "after": {"a": 1, "b": "__debezium_unavailable_value"}}', '{"op": "c", "after": {"a": 1, "a": 2}}',
         f'{{"op": "c", "after": {good}, "ts_ms": 9223372036854775808}}', f'{{"op": "c", "after": {good}, "ts_ms": 1.0}}',
-        f'{{"op": "c", "after": {good}, "ts_ms": "x"}}', '{"payload": null}', '{"payload": null, "op": "c"}', '{"payload": 1}',
+        f'{{"op": "c", "after": {good}, "ts_ms": "x"}}', '{"payload": null}', '{"payload": null, "op": "c"}', '{"payload": 1}', '', ' ', '""',
         f'{{"payload": {{"op": "c", "after": {good}}}, "payload": 1}}', f'{{"payload": {{"op": "c", "after": {good}}}}} x',
         f'{{"payload": {{"payload": {{"op": "c", "after": {good}}}}}}}', f' \t{{ "after" : {good} , "op" : "r" }} ',
         '{"op": "c", "after": ' + '{"x": ' * 254 + "1" + "}" * 254 + "}", '{"op": "c", "after": {"a": 1, "x": ' + "[" * 254 + "]" * 254 + "}}",
@@ -189,6 +192,17 @@ def test_both_read_what_the_envelope_says_of_times_and_decimals(data: st.DataObj
         )
         payloads.append(dumps({"schema": envelope, "payload": event}).encode())
     check_agreement("debezium-json", schema, [*payloads, dumps({"op": "c", "after": {"a": None}}).encode()])
+
+
+def test_both_read_minus_zero_the_same_in_every_unit() -> None:
+    for kind in [*COLUMNS, FloatType(), DoubleType()]:
+        schema = StructType([StructField("a", kind)])
+        payloads = []
+        for name in ["", *NAMED]:
+            row = {"fields": [{"field": "a", "name": name, "parameters": {"scale": "0"}}], "field": "after"}
+            envelope = json.dumps({"schema": {"fields": [row]}, "payload": {"op": "c", "after": {"a": 7}}})
+            payloads.append(envelope.replace('"a": 7', '"a": -0').encode())
+        check_agreement("debezium-json", schema, payloads)
 
 
 def _field(name: str, described: Any) -> Any:

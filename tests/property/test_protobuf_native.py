@@ -13,9 +13,9 @@ from google.protobuf import struct_pb2
 from hypothesis import example, given
 from hypothesis import strategies as st
 from pyspark.sql.types import StructType
-from tests.property.avro_cases import alike
+from tests.property.bits import rows_in_bits
 from tests.property.protobuf_cases import Case, damage, tables
-from tests.protobuf_support import columns, sized, tag, varint
+from tests.protobuf_support import columns, options, sized, tag, varint
 
 from forebay.formats.protobuf_compile import compile_texts
 from forebay.formats.protobuf_format import ProtobufDecoder
@@ -64,7 +64,7 @@ def check_agreement(plain: ProtobufDecoder, values: Sequence[bytes | None]) -> l
         batch.validate(full=True)
         assert [item[:2] for item in bad] == [(record.index, record.kind) for record in expected.bad]
         assert batch.schema.equals(expected.batch.schema)
-        assert alike(batch.to_pylist(), expected.batch.to_pylist())
+        assert rows_in_bits(batch) == rows_in_bits(expected.batch)
     for item, record in zip(bad, expected.bad, strict=True):
         # In the same words; only a map's key in the path is quoted differently.
         assert "['" in record.message or '["' in record.message or item[2] == record.message
@@ -86,6 +86,43 @@ def test_both_refuse_the_same_damage(case: Case, data: st.DataObject) -> None:
     damaged: list[bytes | None] = [data.draw(damage(payload)) for payload in payloads for _ in range(3)]
     random = data.draw(st.lists(st.binary(max_size=30), max_size=5))
     check_agreement(ProtobufDecoder(case.columns, case.options), [None, b"", *damaged, *payloads, *random])
+
+
+def test_both_keep_the_bits_of_every_kind_of_float() -> None:
+    """Both zeros, the infinities, and NaNs that are quiet; what a signalling one becomes is the processor's affair."""
+    schema, given = columns("f FLOAT, d DOUBLE"), options("message M { float f = 1; double d = 2; }")
+    singles = ["00000080", "00000000", "0000807f", "000080ff", "0000c07f", "0000c0ff", "0100c07f", "01000080"]
+    doubles = [
+        "0000000000000080",
+        "000000000000f87f",
+        "000000000000f8ff",
+        "010000000000f87f",
+        "0100000000000080",
+    ]
+    payloads = [tag(1, 5) + bytes.fromhex(text) for text in singles]
+    payloads += [tag(2, 1) + bytes.fromhex(text) for text in doubles]
+    assert check_agreement(ProtobufDecoder(schema, given), payloads) == []
+
+
+def test_both_take_every_bool_but_zero_for_true() -> None:
+    schema = columns("a BOOLEAN, r ARRAY<BOOLEAN>, m MAP<BOOLEAN, INT>, w BOOLEAN, v STRING")
+    body = "bool a = 1; repeated bool r = 2; map<bool, int32> m = 3; google.protobuf.BoolValue w = 4;"
+    given = options(f"message M {{ {body} google.protobuf.Value v = 5; }}")
+    numbers = [varint(number) for number in (0, 1, 2, 127, 128, 2**32, 2**63, 2**64 - 1)] + [b"\x80\x00"]
+    payloads = [tag(1, 0) + number for number in numbers]
+    payloads += [sized(2, b"".join(numbers)), b"".join(tag(2, 0) + number for number in numbers)]
+    payloads += [b"".join(sized(3, tag(1, 0) + number + b"\x10\x05") for number in numbers)]
+    payloads += [sized(4, tag(1, 0) + number) for number in numbers]
+    payloads += [sized(5, tag(4, 0) + number) for number in numbers]
+    plain = ProtobufDecoder(schema, given)
+    assert check_agreement(plain, payloads) == []
+    found = plain.decode(payloads).batch.to_pylist()
+    truth = [False, *[True] * 7, False]
+    assert [row["a"] for row in found[:9]] == truth
+    assert [row["r"] for row in found[9:11]] == [truth, truth]
+    assert sorted(found[11]["m"]) == [(False, 5), (True, 5)]
+    assert [row["w"] for row in found[12:21]] == truth
+    assert [row["v"] for row in found[21:]] == ["true" if each else "false" for each in truth]
 
 
 NUMBERS = st.sampled_from(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
@@ -116,6 +117,35 @@ def test_a_value_of_the_column_s_type_is_read_exactly(data_type: DataType, text:
     rows, bad = read(of(data_type), f'{{"x": {text}}}')
     assert bad == []
     assert rows == [{"x": expected}]
+
+
+@pytest.mark.parametrize("data_type", [FloatType(), DoubleType()], ids=str)
+def test_minus_zero_keeps_its_sign_however_it_is_written(data_type: DataType) -> None:
+    texts = ["-0", "-0.0", "-0e5", "-1e-999", "0", "0.0"]
+    schema = StructType([*of(data_type), StructField("y", StringType())])
+    rows, bad = read(schema, *(f'{{"y": "a-0", "x":{text}}}' for text in texts))
+    assert bad == []
+    assert [math.copysign(1, row["x"]) for row in rows] == [-1, -1, -1, -1, 1, 1]
+    nested, bad = read(of(ArrayType(data_type)), '{"x": [-0, -0, 0]}', '{"x": [1,-0]}')
+    assert bad == []
+    assert [[math.copysign(1, item) for item in row["x"]] for row in nested] == [[-1, -1, 1], [1, -1]]
+
+
+@pytest.mark.parametrize(
+    ("data_type", "expected"),
+    [
+        (ByteType(), 0),
+        (IntegerType(), 0),
+        (LongType(), 0),
+        (DecimalType(5, 2), Decimal(0)),
+        (TimestampType(), utc(1970, 1, 1)),
+        (TimestampNTZType(), datetime(1970, 1, 1)),
+    ],
+    ids=str,
+)
+def test_minus_zero_is_zero_where_zero_has_no_sign(data_type: DataType, expected: Any) -> None:
+    rows, bad = read(of(data_type), '{"x": -0}')
+    assert (rows, bad) == ([{"x": expected}], [])
 
 
 BAD: list[tuple[DataType, list[str]]] = [

@@ -13,6 +13,7 @@ from forebay.formats.avro_datum import read_value
 from forebay.formats.avro_reading import DURATION, MAX_PRECISION, Plan
 from forebay.formats.contract import Kind
 from forebay.formats.refusal import Number, RefusedError, mismatch, shorten, unfit
+from forebay.formats.scalars import nearest_float
 
 _EPOCH = date(1970, 1, 1).toordinal()
 _FIRST_DAY, _LAST_DAY = date.min.toordinal() - _EPOCH, date.max.toordinal() - _EPOCH
@@ -43,8 +44,9 @@ def convert(plan: Plan, value: Any) -> Any:
             end = 2 ** (plan["bits"] - 1)
             return _within(plan, value, value, -end, end - 1)
         case "float" | "double":
-            found = float(value)  # from an integer: rounded to a double first, as JSON's numbers are
-            return to_float(found) if plan.get("via") == "float" else found
+            if plan["as"] == "float" or plan.get("via") == "float":
+                return nearest_float(value) if isinstance(value, int) else value
+            return float(value)
         case "date":
             return _within(plan, value, value, _FIRST_DAY, _LAST_DAY)
         case "millis":
@@ -86,12 +88,6 @@ def _within(plan: Plan, written: int, value: int, first: int, last: int) -> int:
     if first <= value <= last:
         return value
     raise unfit(plan["expected"], written)
-
-
-def to_float(value: float) -> float:
-    """Rounded to 32 bits."""
-    found: float = struct.unpack("f", struct.pack("f", value))[0]
-    return found
 
 
 def _symbol(plan: Plan, value: str) -> str:

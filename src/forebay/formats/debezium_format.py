@@ -19,7 +19,7 @@ from forebay.formats.debezium_types import Described
 from forebay.formats.json_text import parse_exact, parse_fast
 from forebay.formats.refusal import RefusedError, check_present, describe, malformed, mismatch
 from forebay.formats.scalars import Convert, scalar
-from forebay.formats.values import Ambiguous, fields_converter, has_decimal
+from forebay.formats.values import Ambiguous, fields_converter, needs_digits
 
 WEIGHT = "_weight"
 CHANGE = StructType(
@@ -69,7 +69,7 @@ class DebeziumDecoder:
         self._made_from = (schema, dict(options))
         self._columns = _Columns(schema)
         self._names = schema.fieldNames()
-        self._parse = parse_exact if has_decimal(schema) else parse_fast
+        self._parse = parse_exact if needs_digits(schema) else parse_fast
 
     def __reduce__(self) -> tuple[Any, ...]:
         return DebeziumDecoder, self._made_from
@@ -130,7 +130,7 @@ class DebeziumKeyDecoder:
         self.schema = arrow_schema(schema)
         self._made_from = (schema, dict(options))
         self._columns = _Columns(schema)
-        self._parse = parse_exact if has_decimal(schema) else parse_fast
+        self._parse = parse_exact if needs_digits(schema) else parse_fast
 
     def __reduce__(self) -> tuple[Any, ...]:
         return DebeziumKeyDecoder, self._made_from

@@ -15,7 +15,7 @@ from pyspark.sql.types import DataType, DateType, DecimalType, TimestampNTZType,
 
 from forebay.formats.avro_reading import MAX_PRECISION
 from forebay.formats.avro_values import rescaled
-from forebay.formats.refusal import RefusedError, unfit
+from forebay.formats.refusal import MINUS_ZERO, RefusedError, unfit
 from forebay.formats.scalars import Convert
 from forebay.formats.temporal import is_day, is_moment
 
@@ -98,6 +98,8 @@ class Described:
 def _date(value: Any) -> int:
     if type(value) is int and is_day(value):
         return value
+    if value is MINUS_ZERO:
+        return 0
     raise unfit("DATE (days since 1970-01-01; years 0001 to 9999)", value)
 
 
@@ -110,6 +112,8 @@ def _timestamp(name: str, unit: str) -> Convert:
             micros = value // divisor
             if is_moment(micros):
                 return micros
+        elif divisor is not None and value is MINUS_ZERO:
+            return 0
         raise unfit(expected, value)
 
     return convert

@@ -11,7 +11,7 @@ from forebay.formats.batches import arrow_schema, decode_each
 from forebay.formats.contract import NO_MORE, Decoded
 from forebay.formats.json_text import parse_exact, parse_fast
 from forebay.formats.refusal import check_present
-from forebay.formats.values import has_decimal, row_converter
+from forebay.formats.values import needs_digits, row_converter
 
 
 class JsonDecoder:
@@ -23,7 +23,7 @@ class JsonDecoder:
         self.schema = arrow_schema(schema)
         self._made_from = (schema, dict(options))
         self._row = row_converter(schema)
-        self._parse = parse_exact if has_decimal(schema) else parse_fast
+        self._parse = parse_exact if needs_digits(schema) else parse_fast
 
     def __reduce__(self) -> tuple[Any, ...]:
         return JsonDecoder, self._made_from

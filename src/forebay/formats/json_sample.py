@@ -24,7 +24,7 @@ from pyspark.sql.types import (
 )
 
 from forebay.formats.json_text import parse_fast
-from forebay.formats.refusal import Number, RefusedError
+from forebay.formats.refusal import MINUS_ZERO, Number, RefusedError
 
 MAX_COLUMNS = 500
 _MOMENT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d(\.\d{1,9})?)?(Z|[+-]\d\d:\d\d)")
@@ -46,6 +46,8 @@ class Sample:
                 self.kinds.add("boolean")
             case int():
                 self.kinds.add("integer" if -(2**63) <= value < 2**63 else "number")
+            case Number() if value is MINUS_ZERO:
+                self.kinds.add("integer")
             case float() | Number():
                 self.kinds.add("number")
             case str():

@@ -1,10 +1,10 @@
 """JSON text to Python values, by two parsers that agree.
 
 `parse_exact` (the standard library's) defines what a payload means. `parse_fast` (orjson) gives the same
-wherever no decimal is wanted: what orjson refuses, or may have read differently, is read again exactly.
+wherever no digit counts that a double has not: what orjson refuses, or may have read differently, is read again exactly.
 
 Numbers with a fraction or an exponent, and integers of absurd length, come as `Number`, the text itself
-(from orjson as floats). An object that names a field twice comes as `Ambiguous`, to be refused only if that
+(from orjson as floats); `-0` comes as `MINUS_ZERO`. An object that names a field twice comes as `Ambiguous`, to be refused only if that
 field is a column.
 """
 
@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 
 import orjson
 
-from forebay.formats.refusal import Number, malformed
+from forebay.formats.refusal import MINUS_ZERO, Number, malformed
 from forebay.formats.values import Ambiguous
 
 MAX_DEPTH = 256
@@ -29,6 +29,7 @@ _STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.DOTALL)
 _NOT_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 _CONSTANT = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|(NaN|-?Infinity)', re.DOTALL)
 _NAME_ENDS = (b'":', b" :", b"\t:", b"\r:", b"\n:")
+_MINUS_ZERO = re.compile(rb"[\s:,\[]-0[\s,}\]]")
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
 
@@ -42,6 +43,8 @@ def parse_fast(payload: bytes) -> Any:
         # Malformed, or what orjson alone refuses: 1e400 in a field that nobody reads.
         return parse_exact(payload)
     if type(value) is dict and not _surely_unique(payload, value):
+        return parse_exact(payload)
+    if b"-0" in payload and _MINUS_ZERO.search(payload):  # maybe in a text; orjson reads it as 0
         return parse_exact(payload)
     return value
 
@@ -74,6 +77,8 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _integer(text: str) -> int | Number:
+    if text == "-0":
+        return MINUS_ZERO
     return int(text) if len(text) <= _LONGEST_INTEGER else Number(text)
 
 

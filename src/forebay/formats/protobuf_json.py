@@ -59,10 +59,8 @@ def _value(message: Any, expected: str) -> Any:
             raise _no(expected, f"the number {message.f2}, which JSON has not")
         case "f3":
             return _text(message.f3)
-        case "f4" if message.f4 <= 1:
-            return bool(message.f4)
         case "f4":
-            raise _no(expected, f"a bool of {message.f4}")
+            return bool(message.f4)
         case "f5":
             return _struct(message.f5, expected)
         case "f6":

@@ -1,7 +1,8 @@
 """Which column types each Protobuf type without parts can be read as, and by which conversion.
 
-On the wire an int32 may hold 64 bits, a bool any number and an enum one that has no name; protobuf's own
-readers cut those to size. Here they are read whole (`wire`) and refused if they are not of their type.
+On the wire an int32 may hold 64 bits and an enum a number that has no name; protobuf's own readers cut
+those to size. Here they are read whole (`wire`) and refused if they are not of their type. A bool may be any
+number, and all but 0 are true, as in protobuf's own readers.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ _COLUMNS = {
     **{name: "BIGINT, DECIMAL(20,0), FLOAT, DOUBLE or TIMESTAMP (from epoch milliseconds)" for name in _INTEGERS if name.endswith("64")},
 }  # fmt: skip
 _WHOLE = {False: (-(2**63), 2**63 - 1), True: (0, 2**64 - 1)}
-_LIMITS = {"bool": (0, 1), "enum": (-(2**31), 2**31 - 1)}
+_LIMITS = {"enum": (-(2**31), 2**31 - 1)}
 _LIMITS |= dict.fromkeys(("int32", "sint32", "sfixed32"), (-(2**31), 2**31 - 1))
 _LIMITS |= dict.fromkeys(("uint32", "fixed32"), (0, 2**32 - 1))
 
@@ -75,14 +76,16 @@ def reading(field: FieldDescriptor, column: DataType) -> dict[str, Any] | None:
     kind = TYPES[field.type]
     match kind, column:
         case ("bool", BooleanType()):
-            return {"as": "boolean", "low": 0, "high": 1, "expected": "BOOLEAN (true or false)"}
+            return {"as": "boolean"}
         case ("enum", StringType()):
             return _names(field.enum_type)
         case ("enum", IntegerType() | LongType()):
             return {"as": "integer"} | _within(kind, column)
         case (_, ByteType() | ShortType() | IntegerType() | LongType()) if kind in _INTEGERS:
             return {"as": "integer"} | _within(kind, column)
-        case (_, FloatType() | DoubleType()) if kind in _INTEGERS:
+        case (_, FloatType()) if kind in _INTEGERS:
+            return {"as": "real", "bits": 32} | _within(kind, None)
+        case (_, DoubleType()) if kind in _INTEGERS:
             return {"as": "real"} | _within(kind, None)
         case (_, DecimalType()) if kind in _INTEGERS:
             return {"as": "decimal", "precision": column.precision, "scale": column.scale} | _decimal(

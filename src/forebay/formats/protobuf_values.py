@@ -16,6 +16,7 @@ from forebay.formats.protobuf_json import to_json
 from forebay.formats.protobuf_plan import Plan
 from forebay.formats.protobuf_wire import PARTS, attribute, inner_fields
 from forebay.formats.refusal import RefusedError, malformed, mismatch, shorten, unfit
+from forebay.formats.scalars import nearest_float
 
 Read = Callable[[Message], Any]
 Convert = Callable[[Any], Any]
@@ -220,7 +221,7 @@ def _millis(node: dict[str, Any]) -> Convert:
 _MAKERS: dict[str, Callable[[dict[str, Any]], Convert]] = {
     "integer": lambda node: int,
     "boolean": lambda node: bool,
-    "real": lambda node: float,
+    "real": lambda node: nearest_float if node.get("bits") == 32 else float,
     "decimal": lambda node: Decimal,
     "enum": _enum,
     "millis": _millis,

@@ -16,6 +16,10 @@ class Number(str):
     __slots__ = ()
 
 
+MINUS_ZERO = Number("-0")
+"""What JSON's `-0` is read as, always this object: a FLOAT and a DOUBLE keep its sign, which an int has not."""
+
+
 class RefusedError(Exception):
     """One record is not taken. Containers add their step of the path while it passes through them."""
 

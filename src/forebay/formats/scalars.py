@@ -6,7 +6,9 @@ A converter is compiled once a column. It never sees None: whether NULL may be i
 from __future__ import annotations
 
 import base64
+import math
 import re
+import struct
 from collections.abc import Callable
 from decimal import Context, Decimal, DecimalException, Inexact, InvalidOperation
 from typing import Any
@@ -29,18 +31,18 @@ from pyspark.sql.types import (
 )
 
 from forebay.errors import UnsupportedSqlError
-from forebay.formats.refusal import Number, unfit
+from forebay.formats.refusal import MINUS_ZERO, Number, unfit
 from forebay.formats.temporal import timestamp, to_days
 
 Convert = Callable[[Any], Any]
 
+_NUMBERS = (int, float, Number)  # and not bool
 BITS = {ByteType: 8, ShortType: 16, IntegerType: 32, LongType: 64}
 NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
 """A number as JSON writes it; the same everywhere, so `+1`, `01`, `.5` and `NaN` are none."""
 
-# The first magnitudes that round to infinity, half an ulp above the largest finite ones.
 _FLOAT_END = float(2**128 - 2**103)
-_DOUBLE_END = float("inf")
+"""The first magnitude that rounds to infinity: half a step above the largest FLOAT."""
 
 
 def scalar(data_type: DataType) -> Convert:
@@ -51,9 +53,9 @@ def scalar(data_type: DataType) -> Convert:
         case ByteType() | ShortType() | IntegerType() | LongType():
             return _integer(data_type)
         case FloatType():
-            return _real("FLOAT", _FLOAT_END)
+            return _real("FLOAT", nearest_float)
         case DoubleType():
-            return _real("DOUBLE", _DOUBLE_END)
+            return _real("DOUBLE", float)
         case DecimalType():
             return _decimal(data_type)
         case StringType():
@@ -89,27 +91,46 @@ def _integer(data_type: DataType) -> Convert:
         # type() and not isinstance(): True is an int, and 1 is not what somebody meant by it.
         if type(value) is int and -end <= value < end:
             return value
+        if value is MINUS_ZERO:
+            return 0
         raise unfit(expected, value)
 
     return convert
 
 
-def _real(name: str, end: float) -> Convert:
-    """Rounds to the nearest double, as JSON numbers do, and then to the type; never to infinity."""
+def _real(name: str, nearest: Callable[[Any], float]) -> Convert:
+    """Rounds to the nearest number of the type, once and never to infinity."""
     expected = f"{name} (a finite number)"
 
     def convert(value: Any) -> float:
-        number = value
-        if type(value) is int or type(value) is Number:
+        if type(value) in _NUMBERS:
             try:
-                number = float(value)
+                number = nearest(value)
             except OverflowError:
                 raise unfit(expected, value) from None
-        if type(number) is float and -end < number < end:  # false for NaN
-            return number
+            if math.isfinite(number):
+                return number
         raise unfit(expected, value)
 
     return convert
+
+
+def nearest_float(value: int | float | Number) -> float:
+    """The FLOAT nearest to a finite number; OverflowError where that is infinite.
+
+    To round to a double and then to a FLOAT is to round twice: a number just beside the middle between two
+    FLOATs becomes the middle, and then the even one. So the double is made odd where it is not the number
+    itself: an odd one is never such a middle, and lies on the same side of it as the number.
+    """
+    double = float(value)
+    if double and math.isfinite(double):
+        exact, near = Decimal(value), Decimal(double)
+        if exact != near and not struct.pack("<d", double)[0] & 1:
+            double = math.nextafter(double, math.inf if exact > near else -math.inf)
+    if abs(double) >= _FLOAT_END:
+        raise OverflowError
+    found: float = struct.unpack("<f", struct.pack("<f", double))[0]
+    return found
 
 
 def _decimal(data_type: DecimalType) -> Convert:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from datetime import date, datetime, timedelta
 from typing import Any
 
-from forebay.formats.refusal import unfit
+from forebay.formats.refusal import MINUS_ZERO, unfit
 
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _CLOCK = r"(?:[01][0-9]|2[0-3]):[0-5][0-9](?::[0-5][0-9](?:\.[0-9]{1,9})?)?"
@@ -66,6 +66,8 @@ def timestamp(*, zoned: bool) -> Callable[[Any], int]:
                 raise unfit(expected, value) from None
             if _FIRST <= micros <= _LAST:
                 return micros
+        elif value is MINUS_ZERO:
+            return 0
         raise unfit(expected, value)
 
     return to_micros

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any, Protocol
 
-from pyspark.sql.types import ArrayType, DataType, DecimalType, MapType, StringType, StructType
+from pyspark.sql.types import ArrayType, DataType, DecimalType, FloatType, MapType, StringType, StructType
 
 from forebay.errors import UnsupportedSqlError
 from forebay.formats.refusal import RefusedError, describe, malformed, mismatch, shorten, unfit
@@ -62,8 +62,9 @@ def converter(data_type: DataType, known: Described | None = None) -> Convert:
             return (known and known.scalar(data_type)) or scalar(data_type)
 
 
-def has_decimal(data_type: DataType) -> bool:
-    return any(isinstance(part, DecimalType) for part in _parts(data_type))
+def needs_digits(data_type: DataType) -> bool:
+    """Whether a number must be known as it was written: a DECIMAL is exact, and a FLOAT is rounded once."""
+    return any(isinstance(part, DecimalType | FloatType) for part in _parts(data_type))
 
 
 def _parts(data_type: DataType) -> Iterator[DataType]:
