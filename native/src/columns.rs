@@ -5,6 +5,7 @@
 //! that one bad record costs one record. NULLs are kept as a list of places: a value that is there costs
 //! nothing, and the bitmap is made once a batch.
 
+use crate::json_text::folded;
 use crate::units::Unit;
 use arrow_buffer::{BooleanBufferBuilder, Buffer, MutableBuffer};
 use arrow_data::ArrayData;
@@ -14,6 +15,7 @@ pub struct Column {
     pub name: String,
     /// The name as JSON writes it; no text has this byte where an escape would be needed.
     pub quoted: Vec<u8>,
+    pub folded: u32,
     pub nullable: bool,
     pub kind: DataType,
     pub data: Data,
@@ -108,6 +110,7 @@ impl Column {
         Ok(Column {
             name: field.name().clone(),
             quoted: quoted(field.name()),
+            folded: folded(field.name().as_bytes()),
             nullable: field.is_nullable(),
             kind,
             data,

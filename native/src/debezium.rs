@@ -29,15 +29,23 @@ pub fn fits(columns: &[Column]) -> bool {
 pub struct Described(Vec<u8>);
 
 impl Described {
-    /// Append a change's rows and return how many they are, or leave the columns as they were.
-    pub fn decode(&mut self, columns: &mut [Column], row: usize, payload: &[u8]) -> Result<usize, Refusal> {
+    /// Append a change's rows and return how many they are and whether one has a case mismatch, or leave the columns
+    /// as they were.
+    pub fn decode(
+        &mut self,
+        columns: &mut [Column],
+        row: usize,
+        payload: &[u8],
+        strangers: &mut Vec<u32>,
+    ) -> Result<(usize, bool), Refusal> {
         if payload.is_empty() {
-            return Ok(0); // a tombstone, as some producers write it
+            return Ok((0, false)); // a tombstone, as some producers write it
         }
-        if std::str::from_utf8(payload).is_ok()
-            && let Ok(rows) = self.change(columns, row, payload)
-        {
-            return Ok(rows);
+        let mut json = Json::noting(payload, strangers);
+        let taken = std::str::from_utf8(payload).map_err(|_| Bad);
+        let taken = taken.and_then(|_| self.change(columns, row, &mut json));
+        if let Ok(rows) = taken {
+            return Ok((rows, json.case_mismatch));
         }
         columns.iter_mut().for_each(|column| column.truncate(row));
         Err(second_look(columns, row, payload, explain))
@@ -99,11 +107,11 @@ impl Event {
 }
 
 impl Described {
-    fn change(&mut self, columns: &mut [Column], row: usize, payload: &[u8]) -> Res<usize> {
-        let mut json = Json::new(payload);
+    fn change(&mut self, columns: &mut [Column], row: usize, json: &mut Json<'_>) -> Res<usize> {
+        let payload = json.text;
         json.space();
         json.expect(b'{')?;
-        let mut event = Event::read(&mut json, 1)?;
+        let mut event = Event::read(json, 1)?;
         json.space();
         if json.at != payload.len() {
             return Err(Bad);
@@ -117,7 +125,7 @@ impl Described {
             }
             json.expect(b'{')?;
             schema = &payload[event.schema.0..event.schema.1];
-            event = Event::read(&mut json, 2)?;
+            event = Event::read(json, 2)?;
             depth = 3;
         }
         let at = |place: usize| if place == 0 { b'n' } else { payload[place] };

@@ -19,6 +19,10 @@ pub struct Decoder {
     rows: usize,
     /// Nobody wants to know why a record is refused, only its kind: words are left out where they cost.
     pub brief: bool,
+    /// Whether the last record that was taken has a NULL for a field that differs from its column only in case.
+    pub case_mismatch: bool,
+    /// Memory that JSON's records use one after the other.
+    strangers: Vec<u32>,
 }
 
 enum Format {
@@ -63,7 +67,16 @@ impl Decoder {
             other => return Err(format!("format {other} is not read natively")),
         };
         let indexed = matches!(format, Format::Protobuf(_));
-        Ok(Decoder { columns, format, frames: framed.then(|| Frames::new(indexed)), rows: 0, brief: false })
+        let frames = framed.then(|| Frames::new(indexed));
+        Ok(Decoder {
+            columns,
+            format,
+            frames,
+            rows: 0,
+            brief: false,
+            case_mismatch: false,
+            strangers: Vec::new(),
+        })
     }
 
     /// Say what a header means: a plan (an empty one, where the format needs none), or why its records are
@@ -96,6 +109,14 @@ impl Decoder {
     #[inline]
     pub fn decode(&mut self, payload: Option<&[u8]>) -> Result<usize, Refusal> {
         let (columns, row, brief) = (&mut self.columns, self.rows, self.brief);
+        self.case_mismatch = false;
+        let (mismatch, strangers) = (&mut self.case_mismatch, &mut self.strangers);
+        let mut json = |columns: &mut [Column], payload: &[u8]| {
+            json::decode(columns, row, payload, brief, strangers).map(|found| {
+                *mismatch = found;
+                1
+            })
+        };
         let taken = match (&mut self.format, payload) {
             (Format::Raw, payload) => raw(&mut columns[0], payload).map(|()| 1),
             (Format::Debezium(_), None) => Ok(0),
@@ -106,7 +127,7 @@ impl Decoder {
                         avro::decode(plan, columns, row, payload, end, brief).map(|()| 1)
                     }
                     (Lesson::Protobuf(made), end) => made.decode(columns, row, &payload[end..]).map(|()| 1),
-                    (_, end) => json::decode(columns, row, &payload[end..], brief).map(|()| 1),
+                    (_, end) => json(columns, &payload[end..]),
                 },
                 (Format::Csv(csv), None) => csv.decode(columns, row, payload),
                 (Format::Avro(Some(plan)), None) => {
@@ -115,8 +136,13 @@ impl Decoder {
                 (Format::Protobuf(Some(protobuf)), None) => {
                     protobuf.decode(columns, row, payload).map(|()| 1)
                 }
-                (Format::Debezium(described), None) => described.decode(columns, row, payload),
-                _ => json::decode(columns, row, payload, brief).map(|()| 1),
+                (Format::Debezium(described), None) => {
+                    described.decode(columns, row, payload, &mut self.strangers).map(|(rows, found)| {
+                        self.case_mismatch = found;
+                        rows
+                    })
+                }
+                _ => json(columns, payload),
             },
         };
         self.rows += *taken.as_ref().unwrap_or(&0);
@@ -135,6 +161,7 @@ impl Decoder {
             return Err(Refusal::mismatch(reason).in_field(&column.name));
         }
         self.columns.iter_mut().for_each(Column::push_null);
+        self.case_mismatch = false;
         self.rows += 1;
         Ok(())
     }

@@ -7,7 +7,7 @@
 use crate::avro::days;
 use crate::columns::{Bytes, Column, Data};
 use crate::explain::{self, explain};
-use crate::json_text::{Text, hex, plain_end};
+use crate::json_text::{Text, folded, hex, plain_end};
 use crate::refusal::{Kind, Refusal};
 use crate::scalars;
 use crate::units::Unit;
@@ -24,13 +24,20 @@ pub struct Bad;
 pub type Res<T> = Result<T, Bad>;
 
 /// Append one record to the columns, or leave them as they were. A refusal has no words if it is to be
-/// `brief`: only its kind.
-pub fn decode(columns: &mut [Column], row: usize, payload: &[u8], brief: bool) -> Result<(), Refusal> {
+/// `brief`: only its kind. Returns whether the record has a case mismatch.
+pub fn decode(
+    columns: &mut [Column],
+    row: usize,
+    payload: &[u8],
+    brief: bool,
+    strangers: &mut Vec<u32>,
+) -> Result<bool, Refusal> {
+    let mut json = Json::noting(payload, strangers);
     let fault = match std::str::from_utf8(payload) {
-        Ok(_) => Json::new(payload).record(columns, row),
+        Ok(_) => json.record(columns, row),
         Err(_) => Some(Fault::Text),
     };
-    let Some(fault) = fault else { return Ok(()) };
+    let Some(fault) = fault else { return Ok(json.case_mismatch) };
     columns.iter_mut().for_each(|column| column.truncate(row));
     Err(match fault {
         _ if brief => Refusal::new(fault.kind(), ""),
@@ -75,11 +82,21 @@ pub struct Json<'a> {
     /// The first column, in the order of the schema, whose value is not taken. Reading goes on to find out
     /// whether the text is JSON at all: if not, that is the fault.
     unfit: Option<Unfit>,
+    /// Whether a column is NULL because its field differs from it only in case.
+    pub case_mismatch: bool,
+    /// Where the names are, in the objects that are open, of fields that are no columns.
+    strangers: Option<&'a mut Vec<u32>>,
 }
 
 impl<'a> Json<'a> {
     pub fn new(text: &'a [u8]) -> Self {
-        Json { text, at: 0, unfit: None }
+        Json { text, at: 0, unfit: None, case_mismatch: false, strangers: None }
+    }
+
+    /// One that looks for case mismatches, with a list that is there already.
+    pub fn noting(text: &'a [u8], strangers: &'a mut Vec<u32>) -> Self {
+        strangers.clear();
+        Json { strangers: Some(strangers), ..Json::new(text) }
     }
 
     /// None if the record is good.
@@ -183,6 +200,7 @@ impl<'a> Json<'a> {
     /// The fields of an object, after its `{`, into one row of the columns.
     pub fn fields(&mut self, columns: &mut [Column], row: usize, depth: usize) -> Res<()> {
         let (mut next, mut found) = (0, 0); // records mostly name their fields in one order
+        let strangers = self.strangers.as_ref().map_or(0, |list| list.len());
         let mut more = self.any(b'}')?;
         while more {
             let index = match columns.get(next) {
@@ -191,7 +209,16 @@ impl<'a> Json<'a> {
                     self.colon()?;
                     Some(next)
                 }
-                _ => find(columns, &self.name()?, next),
+                _ => {
+                    let start = self.at;
+                    let index = find(columns, &self.name()?, next);
+                    if index.is_none()
+                        && let Some(list) = &mut self.strangers
+                    {
+                        list.push(start as u32);
+                    }
+                    index
+                }
             };
             match index {
                 Some(index) => {
@@ -214,6 +241,7 @@ impl<'a> Json<'a> {
             more = self.more(b'}')?;
         }
         if found < columns.len() {
+            self.look_for_case(columns, row, strangers);
             for (index, column) in columns.iter_mut().enumerate().filter(|(_, column)| column.len() == row) {
                 match absent(column) {
                     Err(bad) if depth > TOP => return Err(bad),
@@ -222,7 +250,36 @@ impl<'a> Json<'a> {
                 }
             }
         }
+        if let Some(list) = &mut self.strangers {
+            list.truncate(strangers);
+        }
         Ok(())
+    }
+
+    /// Whether one of the strangers, from the first of this object on, differs only in case from a column that is absent.
+    #[cold]
+    #[inline(never)]
+    fn look_for_case(&mut self, columns: &[Column], row: usize, first: usize) {
+        let strangers = self.strangers.as_ref().map_or(&[][..], |list| &list[first..]);
+        if strangers.is_empty() {
+            return;
+        }
+        let bit = |folded: u32| 1_u64 << (folded % 64);
+        let absent = columns.iter().filter(|column| column.len() == row);
+        let bits = absent.clone().fold(0, |bits, column| bits | bit(column.folded));
+        for start in strangers {
+            let mut there = Json { at: *start as usize, ..Json::new(self.text) };
+            let Ok(name) = there.string() else { continue };
+            let name = name.unescaped();
+            let folded = folded(&name);
+            let alike = |column: &Column| {
+                column.folded == folded && column.name.as_bytes().eq_ignore_ascii_case(&name)
+            };
+            if bits & bit(folded) != 0 && absent.clone().any(alike) {
+                self.case_mismatch = true;
+                return;
+            }
+        }
     }
 
     /// A name and its colon; the value comes next.

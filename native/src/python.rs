@@ -74,7 +74,7 @@ pub struct PyDecoder {
 
 /// (index, kind, message)
 type BadValue = (usize, &'static str, String);
-type Decoded = (Batch, Vec<usize>, Vec<BadValue>, Vec<usize>);
+type Decoded = (Batch, Vec<usize>, Vec<BadValue>, Vec<usize>, Vec<usize>);
 
 #[pymethods]
 impl PyDecoder {
@@ -107,27 +107,31 @@ impl PyDecoder {
         py: Python<'_>,
         values: Vec<Option<Bound<'_, PyBytes>>>,
     ) -> PyResult<(Batch, Vec<BadValue>)> {
-        let (batch, _, bad, _) = self.decode_rows(py, values)?;
+        let (batch, _, bad, _, _) = self.decode_rows(py, values)?;
         Ok((batch, bad))
     }
 
-    /// All that `formats/contract.py` calls `Decoded`: the batch, the payload of each row, the bad, the skipped.
+    /// All that `formats/contract.py` calls `Decoded`: the batch, the payload of each row, the bad, the
+    /// skipped, those with a case mismatch.
     fn decode_rows(&mut self, py: Python<'_>, values: Vec<Option<Bound<'_, PyBytes>>>) -> PyResult<Decoded> {
         let values: Vec<Option<&[u8]>> =
             values.iter().map(|value| value.as_ref().map(|v| v.as_bytes())).collect();
         let (decoder, wanted) = (&mut self.decoder, &mut self.wanted);
         *wanted = None;
-        let (columns, rows, good, bad, skipped) = py.detach(|| {
+        let (columns, rows, good, bad, skipped, mismatched) = py.detach(|| {
             guarded(|| {
-                let (mut good, mut bad, mut skipped) =
-                    (Vec::with_capacity(values.len()), Vec::new(), Vec::new());
+                let (mut good, mut bad, mut skipped, mut mismatched) =
+                    (Vec::with_capacity(values.len()), Vec::new(), Vec::new(), Vec::new());
                 for (index, value) in values.iter().enumerate() {
                     match decoder.decode(*value) {
                         Ok(0) => skipped.push(index),
-                        Ok(rows) => good.extend(std::iter::repeat_n(index, rows)),
+                        Ok(rows) => {
+                            good.extend(std::iter::repeat_n(index, rows));
+                            mismatched.extend(decoder.case_mismatch.then_some(index));
+                        }
                         Err(refusal) if refusal.wants.is_some() => {
                             *wanted = refusal.wants;
-                            [&mut good, &mut skipped].into_iter().for_each(Vec::clear);
+                            [&mut good, &mut skipped, &mut mismatched].into_iter().for_each(Vec::clear);
                             bad.clear();
                             decoder.columns.iter_mut().for_each(|column| column.truncate(0));
                             decoder.clear();
@@ -139,10 +143,10 @@ impl PyDecoder {
                 let rows = decoder.rows();
                 let columns = decoder.columns.iter_mut().map(|column| column.finish()).collect();
                 decoder.clear();
-                (columns, rows, good, bad, skipped)
+                (columns, rows, good, bad, skipped, mismatched)
             })
         })?;
-        Ok((Batch::new(self.fields.clone(), columns, rows), good, bad, skipped))
+        Ok((Batch::new(self.fields.clone(), columns, rows), good, bad, skipped, mismatched))
     }
 }
 
@@ -157,8 +161,8 @@ type Counted = (Vec<(&'static str, usize)>, Vec<(usize, i64, i64, usize)>);
 type Good = Vec<(usize, usize)>;
 /// (range, code, text)
 type Told = (usize, i32, String);
-/// (how many records became rows, how many are skipped)
-type Counts = (usize, usize);
+/// (how many records became rows, how many are skipped, how many of the first have a case mismatch)
+type Counts = (usize, usize, usize);
 /// What came within the time: a batch or None, counts, rejected records, and events.
 type Read<'py> = (Option<Batch>, Counts, (Vec<BadRecord<'py>>, Counted, Good), Vec<Told>);
 /// (name, schema, options)
@@ -240,8 +244,8 @@ impl PyReader {
         let events =
             self.reader.events.drain(..).map(|event| (event.range, event.code, event.text)).collect();
         let rows = &mut self.reader.rows;
-        let counts = (std::mem::take(&mut rows.taken), std::mem::take(&mut rows.skipped));
-        Ok((batch, counts, (rejected, (counted, stretches), good), events))
+        let counts = [&mut rows.taken, &mut rows.skipped, &mut rows.case_mismatches].map(std::mem::take);
+        Ok((batch, counts.into(), (rejected, (counted, stretches), good), events))
     }
 
     /// The header that must be learned before there is more to read, and whether it is a key's.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -70,8 +71,8 @@ def check_agreement(
     made = native.Decoder(format, plain.schema, dict(options or {}))
     good = list(range(len(values))) if expected.good is None else expected.good
     for _ in range(2):  # a decoder holds nothing back from one call to the next
-        found, of, bad, skipped = made.decode_rows(list(values))
-        assert (of, skipped) == (good, expected.skipped)
+        found, of, bad, skipped, mismatched = made.decode_rows(list(values))
+        assert (of, skipped, mismatched) == (good, expected.skipped, expected.case_mismatches)
         batch = pa.record_batch(found)
         batch.validate(full=True)
         refused = [(values[item[0]], item[1]) for item in bad]
@@ -109,6 +110,55 @@ def test_both_refuse_the_same_values_of_other_types(
     names = schema.fieldNames()
     records = st.dictionaries(st.one_of(st.sampled_from(names), st.text(max_size=2)), LOOSE, max_size=5)
     check_agreement("json", schema, [dumps(data.draw(records)).encode() for _ in range(5)])
+
+
+NAMES = ["a", "A", "aB", "Ab", "AB", "é", "É", "a_"]
+NESTED = st.recursive(
+    st.just(LongType()),
+    lambda inner: st.one_of(
+        st.builds(ArrayType, inner),
+        st.builds(MapType, st.just(StringType()), inner),
+        st.lists(
+            st.builds(StructField, st.sampled_from(NAMES), inner, st.booleans()),
+            min_size=1,
+            max_size=3,
+            unique_by=lambda field: field.name,
+        ).map(StructType),
+    ),
+    max_leaves=6,
+)
+NEAR = st.recursive(
+    st.sampled_from([None, 1, 1, 1, "x"]),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=2), st.dictionaries(st.sampled_from(NAMES), inner, max_size=4)
+    ),
+    max_leaves=8,
+)
+
+
+def shaped(kind: DataType) -> st.SearchStrategy[Any]:
+    """Values of a type, but that a struct's fields may have each other's names and may be absent."""
+    match kind:
+        case StructType():
+            fields = dict.fromkeys(NAMES, NEAR) | {f.name: shaped(f.dataType) for f in kind}
+            return st.fixed_dictionaries({}, optional=fields)
+        case ArrayType():
+            return st.lists(shaped(kind.elementType), max_size=2)
+        case MapType():
+            return st.dictionaries(st.sampled_from(NAMES), shaped(kind.valueType), max_size=2)
+    return st.one_of(st.just(1), st.just(1), st.none())
+
+
+@given(NESTED.filter(lambda kind: isinstance(kind, StructType)), st.data())
+def test_both_see_the_same_fields_that_differ_from_a_column_only_in_case(
+    schema: StructType, data: st.DataObject
+) -> None:
+    records = [data.draw(shaped(schema)) for _ in range(5)]
+    payloads = [dumps(record).encode() for record in records]
+    escaped = [json.dumps(record).replace("a", "\\u0061").encode() for record in records]
+    check_agreement("json", schema, [*payloads, *escaped])
+    events = [{"op": "u", "before": one, "after": other} for one in records[:2] for other in records[:2]]
+    check_agreement("debezium-json", schema, [dumps(each).encode() for each in events])
 
 
 TYPES: list[DataType] = [

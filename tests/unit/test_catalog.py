@@ -115,9 +115,18 @@ def test_an_older_batch_than_the_last_changes_nothing(catalog: Catalog) -> None:
 def test_totals_add_up_over_batches(catalog: Catalog) -> None:
     catalog.record_batch(BATCH)
     catalog.record_batch(
-        replace(BATCH, batch=1, records=5, rejected={"Malformed": 1, "Overflow": 3}, lost=(("t", 0, 7, 9),))
+        replace(
+            BATCH,
+            batch=1,
+            records=5,
+            rejected={"Malformed": 1, "Overflow": 3},
+            lost=(("t", 0, 7, 9),),
+            case_mismatches=2,
+        )
     )
-    catalog.record_batch(replace(BATCH, batch=2, records=1, rejected={}, example=None, offsets={"x": 1}))
+    catalog.record_batch(
+        replace(BATCH, batch=2, records=1, rejected={}, example=None, offsets={"x": 1}, case_mismatches=1)
+    )
     (total,) = catalog.totals(view="v", source="s")
     assert total.records == 16
     assert total.rejected == {"Malformed": 3, "Overflow": 3}
@@ -127,6 +136,7 @@ def test_totals_add_up_over_batches(catalog: Catalog) -> None:
     assert total.batch == 2
     assert total.offsets == {"x": 1}
     assert total.example == BATCH.example
+    assert total.case_mismatches == 3
 
 
 def test_however_much_is_lost_a_batch_writes_no_more_and_the_newest_ranges_are_named(
@@ -428,6 +438,7 @@ def test_a_catalog_without_counts_of_letters_gets_them(path: Path) -> None:
         [total] = catalog.totals()
         assert total.lost == ("a-b-0 [0, 5)", "t-12 [7, 9)")
         assert (total.lost_ranges, total.lost_records) == (2, 7)
+        assert total.case_mismatches == 0
     finally:
         catalog.close()
 

@@ -107,7 +107,9 @@ def test_counts_of_a_source_are_those_of_the_view_that_met_most_and_of_a_view_it
     home: Home, tmp_path: Path
 ) -> None:
     home.catalog.record_batch(BATCH)
-    home.catalog.record_batch(replace(BATCH, batch=1, rejected={"Other": 1}, dlq=0, rate_limited=0))
+    home.catalog.record_batch(
+        replace(BATCH, batch=1, rejected={"Other": 1}, dlq=0, rate_limited=0, case_mismatches=6)
+    )
     home.catalog.record_batch(replace(BATCH, view="behind"))
     home.catalog.record_batch(replace(BATCH, view="elsewhere", source="of another process"))
     home.queries |= {"v": query(tmp_path), "behind": query(tmp_path, "behind")}
@@ -120,6 +122,7 @@ def test_counts_of_a_source_are_those_of_the_view_that_met_most_and_of_a_view_it
     assert found["forebay_source_rate_limited_total", "s"] == 1
     assert found["forebay_source_skipped_total", "s"] == 2
     assert found["forebay_source_without_row_total", "s"] == 2
+    assert found["forebay_source_case_mismatches_total", "s"] == 6
     assert found["forebay_source_last_error_timestamp_seconds", "s"] > 1e9
     for view, figures in {"v": (20, 4, 8, 2), "behind": (10, 3, 4, 1)}.items():
         names = ("records", "rejected", "late", "batches")

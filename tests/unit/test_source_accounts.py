@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pyarrow as pa
@@ -31,6 +32,20 @@ def test_splits_add_up(tmp_path: Path) -> None:
     assert found.account.records == 10
     assert found.account.rejected == {"Other": 2, "TypeConversion": 1}
     assert find(tmp_path, [SECOND]).account.example == "t-0 at offset 1: TypeConversion: why"
+
+
+def test_case_mismatches_add_up_and_one_that_an_older_version_wrote_has_none(tmp_path: Path) -> None:
+    for split, count in ((FIRST, 2), (SECOND, 3)):
+        found = Account()
+        found.count(SourceBatch(pa.record_batch({"n": [1, 2, 3]}), case_mismatches=count))
+        write(tmp_path, split, found)
+    assert find(tmp_path, [FIRST, SECOND]).account.case_mismatches == 5
+    for path in tmp_path.iterdir():
+        form = json.loads(path.read_bytes())
+        del form["case_mismatches"]
+        path.write_text(json.dumps(form))
+    older = find(tmp_path, [FIRST, SECOND])
+    assert (older.whole, older.account.case_mismatches) == (True, 0)
 
 
 def test_a_task_that_is_repeated_counts_once(tmp_path: Path) -> None:

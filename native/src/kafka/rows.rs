@@ -34,6 +34,8 @@ pub struct Rows {
     pub taken: usize,
     /// Records that hold no row and are not meant to.
     pub skipped: usize,
+    /// Of those that are in the rows: with a NULL for a field that differs from its column only in case.
+    pub case_mismatches: usize,
     pub bytes: usize,
     keep: Keep,
     pub rejected: Vec<Rejected>,
@@ -139,6 +141,7 @@ impl Rows {
             count: 0,
             taken: 0,
             skipped: 0,
+            case_mismatches: 0,
             bytes: 0,
             keep: Keep { most: usize::MAX, whole: false, told: usize::MAX },
             rejected: Vec::new(),
@@ -178,6 +181,7 @@ impl Rows {
             Ok(rows) => {
                 self.count += rows;
                 self.taken += 1;
+                self.case_mismatches += usize::from(self.has_case_mismatch());
                 *good += 1;
             }
             Err(Refusal { wants: Some(wanted), .. }) => return Some(wanted),
@@ -185,6 +189,12 @@ impl Rows {
         }
         self.bytes += record.value.map_or(0, <[u8]>::len);
         None
+    }
+
+    /// Whether the record that was just taken has one, in its value or its key.
+    #[inline]
+    fn has_case_mismatch(&self) -> bool {
+        [&self.values, &self.keys].into_iter().flatten().any(|decoder| decoder.case_mismatch)
     }
 
     /// The decoder that a schema is wanted for.

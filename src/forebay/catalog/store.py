@@ -48,7 +48,7 @@ CREATE TABLE IF NOT EXISTS totals (
     rejected TEXT NOT NULL, example TEXT, late INTEGER NOT NULL, offsets TEXT NOT NULL, at_ms INTEGER NOT NULL,
     skipped INTEGER NOT NULL DEFAULT 0, dlq INTEGER NOT NULL DEFAULT 0, rate_limited INTEGER NOT NULL DEFAULT 0,
     last_error_ms INTEGER NOT NULL DEFAULT 0, lost_ranges INTEGER NOT NULL DEFAULT 0,
-    lost_records INTEGER NOT NULL DEFAULT 0, PRIMARY KEY (view, source)
+    lost_records INTEGER NOT NULL DEFAULT 0, case_mismatches INTEGER NOT NULL DEFAULT 0, PRIMARY KEY (view, source)
 );
 CREATE TABLE IF NOT EXISTS lost_ranges (
     id INTEGER PRIMARY KEY, view TEXT NOT NULL, source TEXT NOT NULL, topic TEXT NOT NULL, partition INTEGER NOT NULL,
@@ -108,6 +108,7 @@ class BatchRecord:
     dlq: int = 0  # of the rejected: those that became letters
     rate_limited: int = 0  # of the rejected: those that the rate limit kept out
     limited: tuple[Stretch, ...] = ()  # where these are
+    case_mismatches: int = 0  # of the good: with a NULL for a field that differs from its column only in case
 
 
 @dataclass(frozen=True)
@@ -130,6 +131,7 @@ class Totals:
     last_error_ms: int = 0
     lost_ranges: int = 0  # all of them, those that are not named any more, too
     lost_records: int = 0  # offsets in all of them; gaps in the log count
+    case_mismatches: int = 0
 
 
 @dataclass(frozen=True)
@@ -287,7 +289,7 @@ class Catalog:
             for kind, count in record.rejected.items():
                 rejected[kind] = rejected.get(kind, 0) + count
             db.execute(
-                "INSERT OR REPLACE INTO totals VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                "INSERT OR REPLACE INTO totals VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
                 (record.view, record.source, record.batch, record.records + (known["records"] if known else 0),
                  json.dumps(rejected), record.example or (known["example"] if known else None),
                  record.late + (known["late"] if known else 0),
@@ -295,7 +297,8 @@ class Catalog:
                  record.dlq + (known["dlq"] if known else 0),
                  record.rate_limited + (known["rate_limited"] if known else 0),
                  now if record.rejected else known["last_error_ms"] if known else 0,
-                 known["lost_ranges"] if known else 0, known["lost_records"] if known else 0),
+                 known["lost_ranges"] if known else 0, known["lost_records"] if known else 0,
+                 record.case_mismatches + (known["case_mismatches"] if known else 0)),
             )  # fmt: skip
             _lose(db, record.view, record.source, record.lost)
             _note_errors(db, record, now)
@@ -389,7 +392,7 @@ def _totals(row: sqlite3.Row, lost: Sequence[str]) -> Totals:
         row["view"], row["source"], row["batch"], row["records"], json.loads(row["rejected"]), row["example"],
         tuple(lost), row["late"], json.loads(row["offsets"]), row["at_ms"],
         row["skipped"], row["dlq"], row["rate_limited"], row["last_error_ms"],
-        row["lost_ranges"], row["lost_records"],
+        row["lost_ranges"], row["lost_records"], row["case_mismatches"],
     )  # fmt: skip
 
 

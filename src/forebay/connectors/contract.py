@@ -141,6 +141,7 @@ class SourceBatch:
     stretches: Sequence[Stretch] = ()  # where those are
     good: Mapping[tuple[str, int], int] = field(default_factory=dict)  # by topic and partition
     lettered: int | None = None  # letters that the reader has made; None if it makes none
+    case_mismatches: int = 0  # good records with a NULL for a field that differs from its column only in case
 
     @property
     def read(self) -> int:
@@ -243,6 +244,10 @@ class SourceConnector(ABC):
     @abstractmethod
     def discover_schema(self) -> Discovered | None:
         """The columns, where the system itself knows them or shows them; None where they must be declared."""
+
+    def notes(self) -> tuple[str, ...]:
+        """What a look at the records says about the declared columns, for people. Asked for once, at CREATE."""
+        return ()
 
     def pinned(self) -> dict[str, str]:
         """Options that are settled when the source is created, and kept with it. Asked for once."""

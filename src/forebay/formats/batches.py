@@ -30,30 +30,36 @@ def arrow_schema(schema: StructType) -> pa.Schema:
 
 
 def decode_each(
-    values: Sequence[bytes | None], schema: pa.Schema, row: Callable[[bytes | None], Sequence[Any] | None]
+    values: Sequence[bytes | None],
+    schema: pa.Schema,
+    row: Callable[[bytes | None], Sequence[Any] | None],
+    mismatched: Callable[[], bool] = lambda: False,
 ) -> Decoded:
     """Call `row` for each payload; it returns one value a column, None to skip, or raises `RefusedError`.
 
     A row is complete before it is kept, so a record that fails in its last column leaves nothing behind.
+    `mismatched` says whether the row that was just made has a case mismatch.
     """
 
     def rows(payload: bytes | None) -> Sequence[Sequence[Any]]:
         found = row(payload)
         return () if found is None else (found,)
 
-    return decode_all(values, schema, rows)
+    return decode_all(values, schema, rows, mismatched)
 
 
 def decode_all(
     values: Sequence[bytes | None],
     schema: pa.Schema,
     rows_of: Callable[[bytes | None], Sequence[Sequence[Any]]],
+    mismatched: Callable[[], bool] = lambda: False,
 ) -> Decoded:
     """The same, where a payload may be any number of rows; one that is none is skipped."""
     rows: list[Sequence[Any]] = []
     good: list[int] = []
     bad: list[BadRecord] = []
     skipped: list[int] = []
+    case_mismatches: list[int] = []
     for index, payload in enumerate(values):
         try:
             found = rows_of(payload)
@@ -67,8 +73,10 @@ def decode_all(
             good += [index] * len(found)
             if not found:
                 skipped.append(index)
+            elif mismatched():
+                case_mismatches.append(index)
     plain = not bad and not skipped and len(rows) == len(values)
-    return Decoded(_batch(schema, rows), None if plain else good, bad, skipped)
+    return Decoded(_batch(schema, rows), None if plain else good, bad, skipped, case_mismatches)
 
 
 def _batch(schema: pa.Schema, rows: list[Sequence[Any]]) -> pa.RecordBatch:

@@ -57,12 +57,14 @@ class Decoded:
     `good` has, for each row of `batch`, the index of its payload; None means that each payload is one row.
     An index occurs twice where a payload is two rows: an update in a change log takes one back and adds one.
     `skipped` has the payloads that hold no row and are not meant to: a header line, a comment, a tombstone.
+    `case_mismatches` has, of the good ones, those with a NULL for a field that differs from its column only in case.
     """
 
     batch: pa.RecordBatch
     good: list[int] | None
     bad: list[BadRecord]
     skipped: list[int] = field(default_factory=list)
+    case_mismatches: list[int] = field(default_factory=list)
 
 
 class Decoder(Protocol):

@@ -14,6 +14,7 @@ from pyspark.sql.types import IntegerType, LongType, StringType, StructField, St
 
 from forebay.errors import UnsupportedSqlError
 from forebay.formats.batches import arrow_schema, decode_all, decode_each
+from forebay.formats.case_mismatch import CaseCheck
 from forebay.formats.contract import NO_MORE, Decoded, Kind
 from forebay.formats.debezium_types import Described
 from forebay.formats.json_text import parse_exact, parse_fast
@@ -68,6 +69,8 @@ class DebeziumDecoder:
         self.schema = arrow_schema(StructType([*schema, *CHANGE]))
         self._made_from = (schema, dict(options))
         self._columns = _Columns(schema)
+        self._case = CaseCheck(schema)
+        self._mismatched = False  # of the last change
         self._names = schema.fieldNames()
         self._parse = parse_exact if needs_digits(schema) else parse_fast
 
@@ -75,7 +78,7 @@ class DebeziumDecoder:
         return DebeziumDecoder, self._made_from
 
     def decode(self, values: Sequence[bytes | None]) -> Decoded:
-        return decode_all(values, self.schema, self._rows)
+        return decode_all(values, self.schema, self._rows, lambda: self._mismatched)
 
     def _rows(self, payload: bytes | None) -> list[list[Any]]:
         if not payload:
@@ -86,7 +89,9 @@ class DebeziumDecoder:
         op, stamp = _op(event), _stamp(event)
         columns = self._columns.described(schema, lambda: Described(schema).row)
         images = self._images(event, op)
-        return [[*self._image(columns, event, op, name), op, stamp, weight] for name, weight in images]
+        rows = [[*self._image(columns, event, op, name), op, stamp, weight] for name, weight in images]
+        self._mismatched = any(self._case(event[name]) for name, _ in images)
+        return rows
 
     def _images(self, event: dict[str, Any], op: str) -> Sequence[tuple[str, int]]:
         """Which rows the event has to hold, and what each of them weighs."""
@@ -130,13 +135,15 @@ class DebeziumKeyDecoder:
         self.schema = arrow_schema(schema)
         self._made_from = (schema, dict(options))
         self._columns = _Columns(schema)
+        self._case = CaseCheck(schema)
+        self._mismatched = False  # of the last key
         self._parse = parse_exact if needs_digits(schema) else parse_fast
 
     def __reduce__(self) -> tuple[Any, ...]:
         return DebeziumKeyDecoder, self._made_from
 
     def decode(self, values: Sequence[bytes | None]) -> Decoded:
-        return decode_each(values, self.schema, self._record)
+        return decode_each(values, self.schema, self._record, lambda: self._mismatched)
 
     def _record(self, payload: bytes | None) -> list[Any]:
         check_present(payload)
@@ -145,6 +152,7 @@ class DebeziumKeyDecoder:
         if found.keys() == {"schema", "payload"}:
             found, schema = _object(found["payload"], "payload"), found["schema"]
         row: list[Any] = self._columns.described(schema, lambda: Described(schema))(found)
+        self._mismatched = bool(self._case(found))
         return row
 
 

@@ -50,6 +50,11 @@ class _Reading(Protocol):
 
     type: str  # as the registry calls it
 
+    @property
+    def mismatched(self) -> bool:
+        """Whether the last row has a case mismatch."""
+        ...
+
     def check(self) -> None: ...
     def plan(self, schema: RegisteredSchema) -> Plan: ...
     def row(self, plan: Plan, payload: bytes) -> list[Any]: ...
@@ -90,7 +95,7 @@ class FramedDecoder:
     def decode(self, values: Sequence[bytes | None]) -> Decoded:
         for number in _ids(values):
             self._lesson(number)
-        return decode_each(values, self.schema, self._record)
+        return decode_each(values, self.schema, self._record, lambda: self._reading.mismatched)
 
     def lesson(self, header: bytes) -> NativeLesson:
         return self._lesson(schema_id(header)).native
@@ -138,6 +143,7 @@ class _AvroReading:
     """
 
     type = "AVRO"
+    mismatched = False  # names are resolved by the schemas
 
     def __init__(
         self, schema: StructType, options: Mapping[str, str], origin: Origin, own: RegisteredSchema | None
@@ -182,6 +188,10 @@ class _JsonReading:
 
     def plan(self, schema: RegisteredSchema) -> Plan:
         return {}
+
+    @property
+    def mismatched(self) -> bool:
+        return self._json.mismatched
 
     def row(self, plan: Plan, payload: bytes) -> list[Any]:
         return self._json.row(payload[HEADER:])

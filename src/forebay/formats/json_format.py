@@ -8,6 +8,7 @@ from typing import Any
 from pyspark.sql.types import StructType
 
 from forebay.formats.batches import arrow_schema, decode_each
+from forebay.formats.case_mismatch import CaseCheck
 from forebay.formats.contract import NO_MORE, Decoded
 from forebay.formats.json_text import parse_exact, parse_fast
 from forebay.formats.refusal import check_present
@@ -23,13 +24,15 @@ class JsonDecoder:
         self.schema = arrow_schema(schema)
         self._made_from = (schema, dict(options))
         self._row = row_converter(schema)
+        self._case = CaseCheck(schema)
+        self.mismatched = False  # of the last row
         self._parse = parse_exact if needs_digits(schema) else parse_fast
 
     def __reduce__(self) -> tuple[Any, ...]:
         return JsonDecoder, self._made_from
 
     def decode(self, values: Sequence[bytes | None]) -> Decoded:
-        return decode_each(values, self.schema, self._record)
+        return decode_each(values, self.schema, self._record, lambda: self.mismatched)
 
     def _record(self, payload: bytes | None) -> list[Any]:
         check_present(payload)
@@ -38,5 +41,7 @@ class JsonDecoder:
 
     def row(self, payload: bytes) -> list[Any]:
         """The columns' values of one text. RefusedError if it is not taken."""
-        row: list[Any] = self._row(self._parse(payload))
+        value = self._parse(payload)
+        row: list[Any] = self._row(value)
+        self.mismatched = bool(self._case(value))
         return row

@@ -156,6 +156,17 @@ class KafkaSource(SourceConnector):
 
         return discover(self.options, self._newest_values)
 
+    def notes(self) -> tuple[str, ...]:
+        if self.options["format"] not in ("json", CHANGE_LOG):
+            return ()
+        from forebay.kafka.discovery import case_notes
+
+        try:
+            return case_notes(self.config.schema, self.options, self._newest_values)
+        except ForebayError as error:
+            log.info("source '%s': no sample of its records: %s", self.config.name, error.message)
+            return ()
+
     def pinned(self) -> dict[str, str]:
         from forebay.kafka.evolution import pinned
 
@@ -167,14 +178,15 @@ class KafkaSource(SourceConnector):
         return evolved(self.config, self.options, schema_id)
 
     def _newest_values(self, count: int) -> list[bytes | None]:
-        """About so many of the newest values, the partitions alike."""
+        """About so many of the newest values, the partitions alike, but of no more partitions than that."""
         from forebay.kafka.discovery import raw_config
 
         with_backoff(self._look, timeout_s=self.options["connect.timeout.ms"] / 1000, notify=_say_unreachable)
         partitions = partitions_of(self._topics)
         starts, ends = self._cluster.earliest(partitions), self._cluster.latest(partitions)
-        share = max(100, count // max(1, len(partitions)))
-        ranges = [Range(*key, max(starts[key], ends[key] - share), ends[key]) for key in sorted(partitions)]
+        filled = [key for key in sorted(partitions) if ends[key] > starts[key]][:count]
+        share = max(1, count // max(1, len(filled)))
+        ranges = [Range(*key, max(starts[key], ends[key] - share), ends[key]) for key in filled]
         source = KafkaSource(raw_config(self.config))
         found = [batch.records for batch in source.read_batch(KafkaSplit(tuple(ranges)))]
         return [value for records in found for value in records.column("value").to_pylist()]

@@ -1,7 +1,11 @@
-"""The columns of a source whose statement has none: from its schema, from the registry, or from a sample."""
+"""The columns of a source whose statement has none: from its schema, from the registry, or from a sample.
+
+And what a sample says about those that it has.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
@@ -12,6 +16,8 @@ from forebay.errors import NoColumnsError, UnsupportedSqlError
 from forebay.formats import json_sample
 from forebay.formats.avro_columns import avro_columns
 from forebay.formats.avro_schema import parse, written_schema
+from forebay.formats.case_mismatch import CaseCheck, Mismatch
+from forebay.formats.json_text import parse_fast
 from forebay.formats.protobuf_columns import protobuf_columns
 from forebay.formats.protobuf_files import add_files
 from forebay.formats.protobuf_schema import (
@@ -22,10 +28,13 @@ from forebay.formats.protobuf_schema import (
     message_at,
     registered_files,
 )
+from forebay.formats.refusal import RefusedError, shorten
+from forebay.kafka.columns import CHANGE_LOG, layout
 from forebay.options import Options
 from forebay.registry import Origin, Version, newest, origin
 
 SAMPLE = 1_000  # records
+GLANCE = 100  # of them, for a note: a statement that needs none should not wait for more
 VALUE = StructType([StructField("value", BinaryType())])
 ReadValues = Callable[[int], Sequence[bytes | None]]
 """The newest values of a source, at most so many."""
@@ -97,6 +106,35 @@ def _from_sample(read_values: ReadValues, *, framed: bool) -> Discovered:
         )
     notes = tuple(f"left out: {item}" for item in found.left_out)
     return Discovered(found.columns, f"a sample of {found.records:,} records", notes)
+
+
+def case_notes(columns: StructType, options: Options, read_values: ReadValues) -> tuple[str, ...]:
+    """Which columns are NULL in a few of the newest records only because these write the name in another case."""
+    check, changes = CaseCheck(layout(columns, options).values), options["format"] == CHANGE_LOG
+    found: Counter[Mismatch] = Counter()
+    records = 0
+    for value in read_values(GLANCE):
+        payload = value[5:] if value and not changes and origin(options) is not None else value
+        try:
+            record = parse_fast(payload) if payload else None
+        except RefusedError:
+            continue
+        rows = _images(record) if changes else [record]
+        if any(isinstance(row, dict) for row in rows):
+            records += 1
+            found.update({mismatch for row in rows for mismatch in check(row)})
+    return tuple(
+        f"note: column '{column}' is NULL in {count:,} of {records:,} sampled records: they have a field "
+        f"'{shorten(field)}', and names match exactly, case included; declare the column as '{shorten(field)}'"
+        for (column, field), count in sorted(found.items())
+    )
+
+
+def _images(change: object) -> list[object]:
+    """The rows of a change, as they were and as they are."""
+    if isinstance(change, dict) and "op" not in change:
+        change = change.get("payload")
+    return [change.get("before"), change.get("after")] if isinstance(change, dict) else []
 
 
 def raw_config(config: SourceConfig) -> SourceConfig:

@@ -90,9 +90,9 @@ class NativeReader:
         position = self._reader.open
         while not self._reader.done:
             self._keep()
-            batch, (taken, skipped), refused, events = self._reader.read(_WAIT_MS)
-            if batch is not None or skipped or refused[0] or refused[1][0]:
-                yield self._batch(batch, refused, taken, skipped)
+            batch, counts, refused, events = self._reader.read(_WAIT_MS)
+            if batch is not None or any(counts) or refused[0] or refused[1][0]:
+                yield self._batch(batch, refused, *counts)
                 moved = time.monotonic()
             for index, code, text in events:
                 self._on_event(index, code, text)
@@ -114,7 +114,7 @@ class NativeReader:
             None if most is None else most(), self._wanted.whole, None if told is None else told()
         )
 
-    def _batch(self, batch: Any, refused: Any, taken: int, skipped: int) -> SourceBatch:
+    def _batch(self, batch: Any, refused: Any, taken: int, skipped: int, mismatched: int) -> SourceBatch:
         rejected, (kinds, stretches), good = refused
         records = self._rows.empty() if batch is None else pa.record_batch(batch)
         return SourceBatch(
@@ -126,6 +126,7 @@ class NativeReader:
             [Stretch(*self._place(index), *span) for index, *span in stretches],
             {self._place(index): count for index, count in good},
             None if self._wanted.letters is None else self._wanted.letters.staged,
+            mismatched,
         )
 
     def _rejected(

@@ -161,6 +161,7 @@ class RowDecoder:
             len(skipped),
             len(owners) - len(messages) + len(bad) + len(skipped),
             good=good,
+            case_mismatches=len(_mismatched(values, keys) - bad.keys() - skipped),
         )
 
     def _added(self, messages: Sequence[Message], values: list[pa.Array]) -> Iterator[pa.Array]:
@@ -194,7 +195,12 @@ class RowDecoder:
             for index in decoded.skipped
         ]
         good = there if decoded.good is None else [there[index] for index in decoded.good]
-        return Decoded(decoded.batch, good, bad)
+        mismatched = [there[index] for index in decoded.case_mismatches]
+        return Decoded(decoded.batch, good, bad, case_mismatches=mismatched)
+
+
+def _mismatched(*parts: Decoded | None) -> set[int]:
+    return {index for part in parts if part is not None for index in part.case_mismatches}
 
 
 def _format_options(options: Options, prefix: str) -> dict[str, str]:

@@ -62,7 +62,7 @@ def count(catalog: Catalog, query: RunningQuery, name: str, end: Offsets, batch:
         BatchRecord(
             query.name, name, batch.number, account.records, account.rejected, account.example,
             connector.lost(start, end), batch.late, end, batch.took_ms, account.skipped, account.dlq,
-            account.rate_limited, tuple(account.limited),
+            account.rate_limited, tuple(account.limited), account.case_mismatches,
         )
     )  # fmt: skip
     for kind, number in account.rejected.items():

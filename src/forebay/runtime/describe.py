@@ -225,6 +225,10 @@ def _totals(totals: Totals) -> list[str]:
         )
     if totals.example:
         lines.append(f"  example: {totals.example}")
+    if totals.case_mismatches:
+        lines.append(
+            f"  case_mismatches: {totals.case_mismatches} (a column is NULL: the field differs from it only in case)"
+        )
     if totals.late:
         lines.append(f"  late: {totals.late} (came after their window was closed, and are not in it)")
     if totals.lost_ranges:

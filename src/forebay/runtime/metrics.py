@@ -31,6 +31,10 @@ _ERRORS: dict[str, tuple[str, str]] = {
 _TOTALS: dict[str, tuple[str, str]] = {
     "records": ("forebay_source_records", "Records that were read, good and bad."),
     "skipped": ("forebay_source_without_row", "Records without a row: header lines, comments, tombstones."),
+    "case_mismatches": (
+        "forebay_source_case_mismatches",
+        "Records with a NULL for a field that differs from its column only in case.",
+    ),
 }
 _OWN: dict[str, tuple[str, str]] = {
     "commits_total": ("forebay_source_commits", "Commits of the group's offsets that the brokers confirmed."),

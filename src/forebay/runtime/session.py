@@ -213,6 +213,8 @@ class Session:
         notes = [f"note: '{key}' is kept, but this version does not act on it yet" for key in kept]
         if discovered is not None:
             notes = [*told(discovered), *notes]
+        elif created:
+            notes = [*self._sources.peek(statement.name).notes(), *notes]
         done = f"source {statement.name} {'created' if created else 'exists already'}"
         return Result(done=done, notes=notes)
 
@@ -235,7 +237,7 @@ class Session:
         finally:
             for view in running:
                 self._views.start(view)
-        notes = [each.text for each in found]
+        notes = [*(each.text for each in found), *self._sources.peek(statement.name).notes()]
         again = f"; {', '.join(running)} started again" if running else ""
         return Result(done=f"source {statement.name} replaced{again}", notes=notes)
 

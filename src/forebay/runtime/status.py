@@ -29,6 +29,7 @@ class SourceStatus:
     rate_limited: int = 0
     # The view that is behind the group's offsets, which stand still until it is not.
     waits_for: str | None = None
+    case_mismatches: int = 0  # records with a NULL for a field that differs from its column only in case
 
 
 @dataclass(frozen=True)
@@ -79,6 +80,9 @@ def source_statuses(catalog: Catalog, sources: KnownSources) -> list[SourceStatu
                 known.errors_total if known else 0,
                 known.dlq_total if known else 0,
                 known.rate_limited if known else 0,
+                case_mismatches=max(
+                    (each.case_mismatches for each in catalog.totals(source=name)), default=0
+                ),
             )
         )
     return found

@@ -47,6 +47,7 @@ class Account:
     skipped: int = 0
     dlq: int = 0  # of the rejected: those that are letters
     limited: list[Stretch] = field(default_factory=list)  # of the rejected: those the rate limit kept out
+    case_mismatches: int = 0  # of the good: with a NULL for a field that differs from its column only in case
 
     @property
     def rate_limited(self) -> int:
@@ -55,6 +56,7 @@ class Account:
     def count(self, batch: SourceBatch) -> None:
         self.records += batch.read
         self.skipped += batch.skipped
+        self.case_mismatches += batch.case_mismatches
         for bad in batch.rejected:
             self.rejected[bad.kind] += 1
             self.example = f"{bad.topic}-{bad.partition} at offset {bad.offset}: {bad.kind}: {bad.message}"
@@ -64,6 +66,7 @@ class Account:
     def add(self, other: Account) -> None:
         self.records += other.records
         self.skipped += other.skipped
+        self.case_mismatches += other.case_mismatches
         self.rejected += other.rejected
         self.example = other.example or self.example
         self.dlq += other.dlq
@@ -95,6 +98,7 @@ def write(folder: Path, split: Split, account: Account) -> None:
         "skipped": account.skipped,
         "dlq": account.dlq,
         "limited": account.limited,
+        "case_mismatches": account.case_mismatches,
     }
     # A clean batch that nobody counted is counted again; what became of bad records is known only here.
     path = folder / f"{name_of(split)}.json"
@@ -137,7 +141,7 @@ def _forms(folder: Path) -> Iterable[tuple[Path, dict[str, Any]]]:
 def _account(form: dict[str, Any]) -> Account:
     return Account(
         form["records"], Counter(form["rejected"]), form["example"], form["skipped"], form["dlq"],
-        [Stretch(*each) for each in form["limited"]],
+        [Stretch(*each) for each in form["limited"]], form.get("case_mismatches", 0),
     )  # fmt: skip
 
 

@@ -1,0 +1,62 @@
+"""Fields that differ from a column only in case. Names match exactly, so such a column is NULL; nobody meant that.
+
+Case counts as it does in ASCII, here and in the native decoder.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from pyspark.sql.types import ArrayType, DataType, MapType, StructType
+
+Mismatch = tuple[str, str]
+"""The path of a column that is absent, and the field that is there instead."""
+
+
+class CaseCheck:
+    """Looks for them in a record, as values of JSON. Compiled once from the columns."""
+
+    def __init__(self, schema: StructType) -> None:
+        self._names = frozenset(schema.fieldNames())
+        self._alike: dict[bytes, list[str]] = {}
+        for name in schema.fieldNames():
+            self._alike.setdefault(_folded(name), []).append(name)
+        parts = [(field.name, _inside(field.dataType)) for field in schema]
+        self._parts = [(name, part) for name, part in parts if part is not None]
+
+    def __call__(self, value: Any) -> list[Mismatch]:
+        if not isinstance(value, dict):
+            return []
+        found: list[Mismatch] = []
+        absent = self._names - value.keys()
+        if absent:
+            for name in value.keys() - self._names:
+                found += [(column, name) for column in self._alike.get(_folded(name), ()) if column in absent]
+        for name, part in self._parts:
+            found += [(f"{name}{path}", field) for path, field in part(value.get(name))]
+        return found
+
+
+def _inside(data_type: DataType) -> Callable[[Any], list[Mismatch]] | None:
+    """Of what a column holds, paths as they go on from it; None where there are no names in it."""
+    match data_type:
+        case StructType():
+            check = CaseCheck(data_type)
+            return lambda value: [(f".{path}", field) for path, field in check(value)]
+        case ArrayType():
+            return _each(data_type.elementType, lambda value: value if isinstance(value, list) else ())
+        case MapType():
+            return _each(data_type.valueType, lambda value: value.values() if isinstance(value, dict) else ())
+    return None
+
+
+def _each(data_type: DataType, items: Callable[[Any], Any]) -> Callable[[Any], list[Mismatch]] | None:
+    part = _inside(data_type)
+    if part is None:
+        return None
+    return lambda value: [(f"[]{path}", field) for item in items(value) for path, field in part(item)]
+
+
+def _folded(name: str) -> bytes:
+    return name.encode(errors="surrogatepass").lower()
