@@ -9,11 +9,14 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable
 
 from forebay.backoff import Backoff
 
 log = logging.getLogger("forebay.threads")
+
+WELL_S = 60.0  # a body that ran so long was well: its next failure is a first one again
 
 
 def start(
@@ -52,6 +55,7 @@ def keep_running(
     def run() -> None:
         backoff = Backoff()
         while not closed.is_set():
+            began = time.monotonic()
             try:
                 body()
                 break
@@ -61,6 +65,8 @@ def keep_running(
                     on_failure(error)
                 except Exception:
                     log.exception("thread %s failed, and so did the report of it", name)
+                if time.monotonic() - began > WELL_S:
+                    backoff.over()
                 closed.wait(backoff.failed())
 
     return _started(name, run)
