@@ -5,7 +5,7 @@ Case counts as it does in ASCII, here and in the native decoder.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType
@@ -36,6 +36,10 @@ class CaseCheck:
         for name, part in self._parts:
             found += [(f"{name}{path}", field) for path, field in part(value.get(name))]
         return found
+
+    def in_row(self, value: Any, row: Sequence[Any]) -> bool:
+        """Whether there is one in a record; `row` is what its columns are. Where none is NULL, none is absent."""
+        return (bool(self._parts) or None in row) and bool(self(value))
 
 
 def _inside(data_type: DataType) -> Callable[[Any], list[Mismatch]] | None:

@@ -90,7 +90,9 @@ class DebeziumDecoder:
         columns = self._columns.described(schema, lambda: Described(schema).row)
         images = self._images(event, op)
         rows = [[*self._image(columns, event, op, name), op, stamp, weight] for name, weight in images]
-        self._mismatched = any(self._case(event[name]) for name, _ in images)
+        self._mismatched = any(
+            self._case.in_row(event[name], row) for (name, _), row in zip(images, rows, strict=True)
+        )
         return rows
 
     def _images(self, event: dict[str, Any], op: str) -> Sequence[tuple[str, int]]:
@@ -152,7 +154,7 @@ class DebeziumKeyDecoder:
         if found.keys() == {"schema", "payload"}:
             found, schema = _object(found["payload"], "payload"), found["schema"]
         row: list[Any] = self._columns.described(schema, lambda: Described(schema))(found)
-        self._mismatched = bool(self._case(found))
+        self._mismatched = self._case.in_row(found, row)
         return row
 
 

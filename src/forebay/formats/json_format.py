@@ -43,5 +43,5 @@ class JsonDecoder:
         """The columns' values of one text. RefusedError if it is not taken."""
         value = self._parse(payload)
         row: list[Any] = self._row(value)
-        self.mismatched = bool(self._case(value))
+        self.mismatched = self._case.in_row(value, row)
         return row
