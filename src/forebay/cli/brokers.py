@@ -1,4 +1,7 @@
-"""Where the brokers and the registry are: a flag, the environment, the running dev stack, or localhost."""
+"""Where the brokers and the registry are: a flag, the environment, the running dev stack, or localhost.
+
+What `forebay.toml` says is in the environment by now, unless that had it before (`cli/profile.py`).
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 import typer
 
 from forebay.errors import MissingOptionError
+from forebay.project import LOCAL
 
 if TYPE_CHECKING:
     from forebay.options import Options
@@ -16,14 +20,13 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 PATIENCE_S = 5.0  # a person waits for the answer
-LOCAL = "localhost:9092"
 
 BrokersOption = Annotated[
     str | None,
     typer.Option(
         "--brokers",
         "-b",
-        help="host:port, …; KAFKA_BOOTSTRAP_SERVERS unless given, else the running dev stack, else localhost:9092",
+        help="host:port, …; KAFKA_BOOTSTRAP_SERVERS unless given, else forebay.toml, the running dev stack, localhost:9092",
         show_default=False,
     ),
 ]
@@ -31,7 +34,7 @@ RegistryOption = Annotated[
     str | None,
     typer.Option(
         "--registry",
-        help="the schema registry; SCHEMA_REGISTRY_URL unless given, else that of the running dev stack",
+        help="the schema registry; SCHEMA_REGISTRY_URL unless given, else forebay.toml, the running dev stack",
         show_default=False,
     ),
 ]
@@ -49,10 +52,10 @@ def brokers(given: str | None) -> str:
     """A flag wins, also an empty one: that is a mistake to be named, not a wish for another broker."""
     if given is not None:
         return given
-    return os.environ.get("KAFKA_BOOTSTRAP_SERVERS") or _stack("bootstrap_servers") or LOCAL
+    return os.environ.get("KAFKA_BOOTSTRAP_SERVERS") or running("bootstrap_servers") or LOCAL
 
 
-def _stack(what: str) -> str | None:
+def running(what: str) -> str | None:
     """An address of the stack that `forebay dev up` left running, if it still runs."""
     from forebay.devstack import daemon
 
@@ -95,7 +98,7 @@ def registry(given: str | None, environment: Mapping[str, str] = os.environ) -> 
     def known(name: str) -> str | None:
         return environment.get(f"SCHEMA_REGISTRY_{name}") or None
 
-    url = given if given is not None else known("URL") or _stack("schema_registry_url")
+    url = given if given is not None else known("URL") or running("schema_registry_url")
     if not url:
         raise MissingOptionError(
             "which registry?",

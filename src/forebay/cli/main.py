@@ -16,6 +16,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from forebay import __version__
+from forebay.cli.profile import add_profile
 
 
 class Command(NamedTuple):
@@ -23,9 +24,13 @@ class Command(NamedTuple):
 
     place: str
     help: str
+    project: bool = True  # whether it takes brokers, registry and home from forebay.toml
 
 
 COMMANDS = {
+    "init": Command(
+        "init.init", "Make a project: a pipeline, its settings, a test of it and a README.", project=False
+    ),
     "run": Command(
         "run.run",
         "Run a pipeline. It goes on where it stood; SIGTERM or Ctrl-C finishes the batch in flight and commits.",
@@ -48,6 +53,7 @@ COMMANDS = {
     "dev": Command(
         "dev.dev_app",
         "A real Kafka broker and schema registry on this machine: no Docker, only Java 17 or newer.",
+        project=False,
     ),
     "schema": Command(
         "schema.schema_app",
@@ -58,6 +64,11 @@ COMMANDS = {
     ),
     "pool": Command("pool.pool_app", "Handle records with a Python function, many at a time."),
     "board": Command("board.board_app", "Artifacts on a Kafka blackboard."),
+    "doctor": Command(
+        "doctor.doctor",
+        "Look whether all that Forebay needs is there: a line each, with what to do about it.",
+        project=False,  # it says what is wrong with forebay.toml, instead of ending with it
+    ),
 }
 """In the order of `--help`."""
 
@@ -73,6 +84,8 @@ def load(name: str) -> Any:
     else:
         group.command(name)(found)
     made: Any = typer.main.get_command(group)
+    if COMMANDS[name].project:
+        add_profile(made.commands[name])
     return made.commands[name]
 
 
