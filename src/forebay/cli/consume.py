@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from forebay.cli.brokers import BrokersOption, SetOption, options, patiently
+from forebay.cli.completion import complete_source
 from forebay.cli.inspect import DEFAULT_HOME, HomeOption
 from forebay.cli.output import plain, words
 from forebay.errors import MissingOptionError, OptionValueError, WaitTimeoutError
@@ -58,7 +59,13 @@ def consume(
         int | None, typer.Option("--partition", "-p", min=0, help="this partition only", show_default=False)
     ] = None,
     source: Annotated[
-        str | None, typer.Option("--source", "-s", help="decode values as this source of the home does")
+        str | None,
+        typer.Option(
+            "--source",
+            "-s",
+            help="decode values as this source of the home does",
+            autocompletion=complete_source,
+        ),
     ] = None,
     hex_: Annotated[bool, typer.Option("--hex", help="keys and values as hex, in a table")] = False,
     output: Annotated[

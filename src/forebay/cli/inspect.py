@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from forebay.cli.completion import complete_view
 from forebay.cli.output import OUTPUT_OPTION, Output, show_items, show_rows
 from forebay.cli.output import show as show_result
 
@@ -52,7 +53,7 @@ def lag(
 
 
 def tail(
-    view: Annotated[str, typer.Argument(help="the view to follow")],
+    view: Annotated[str, typer.Argument(help="the view to follow", autocompletion=complete_view)],
     after: Annotated[int | None, typer.Option(help="go on behind this version of the view")] = None,
     timeout: Annotated[
         float | None, typer.Option(help="end after this many seconds without a change")

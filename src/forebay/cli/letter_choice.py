@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from forebay.cli.completion import complete_source
 from forebay.errors import MissingOptionError, OptionConflictError, UnsupportedSqlError
 
 if TYPE_CHECKING:
@@ -16,12 +17,20 @@ if TYPE_CHECKING:
 
 SourceOption = Annotated[
     str | None,
-    typer.Option("--source", "-s", help="who wrote them: a source, a pool, an agent; all if not given"),
+    typer.Option(
+        "--source",
+        "-s",
+        help="who wrote them: a source, a pool, an agent; all if not given",
+        autocompletion=complete_source,
+    ),
 ]
 OneSource = Annotated[
     str | None,
     typer.Option(
-        "--source", "-s", help="who wrote them: a source, a pool, an agent; needed if there are several"
+        "--source",
+        "-s",
+        help="who wrote them: a source, a pool, an agent; needed if there are several",
+        autocompletion=complete_source,
     ),
 ]
 TopicOption = Annotated[

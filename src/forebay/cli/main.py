@@ -135,6 +135,10 @@ def options(
 
 def main() -> None:
     """The entry point. An error is shown as a message; `-v` shows the traceback, too."""
+    if {"--install-completion", "--show-completion"} & set(sys.argv):
+        from forebay.cli.completion import complete_at_the_first_tab
+
+        complete_at_the_first_tab()
     try:
         app(prog_name="forebay")  # also as `python -m forebay`
     except KeyboardInterrupt:
