@@ -67,5 +67,10 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module 'forebay' has no attribute {name!r}")
 
 
+def load_ipython_extension(shell: Any) -> None:
+    """`%load_ext forebay`: the `%%forebay` cell magic."""
+    import_module("forebay.notebook").load(shell)
+
+
 def __dir__() -> list[str]:
     return sorted(__all__)

@@ -62,6 +62,13 @@ class KafkaBlackboardStore:
         self._closed = False
         self._ready = False
 
+    def __repr__(self) -> str:
+        state = "closed" if self._closed else "ready" if self._ready else "not started"
+        return (
+            f"<forebay.KafkaBlackboardStore {self.topics.artifacts} at {self.options['bootstrap.servers']}, "
+            f"node {self.node}, {state}>"
+        )
+
     @property
     def transaction(self) -> str | None:
         """What transactions are called here, if there are any."""

@@ -119,6 +119,14 @@ class Pool:
         self.metrics: MetricsServer | None = None
         self.retries = self.skipped = self.halted = 0
 
+    def __repr__(self) -> str:
+        options = self.options
+        topics = options["topic"] or ", ".join(options["topics"] or ()) or options["topic.pattern"]
+        return (
+            f"<forebay.Pool {self.name}: {topics} at {options['bootstrap.servers']}, group {options['group.id']}, "
+            f"{options['workers']} workers, order by {options['order']}, {self.state}>"
+        )
+
     # -- what a user calls ---------------------------------------------------------------------------
 
     def handler(self, function: Handler) -> Handler:

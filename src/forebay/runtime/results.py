@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import html
+import io
 import json
-from collections.abc import Mapping, Sequence
+import shutil
+from collections import namedtuple
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
@@ -19,6 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 SHOWN_ROWS = 50
+HEAD_ROWS = 20  # as many as a person at a prompt or in a notebook wants to see without asking
 
 
 @dataclass(frozen=True)
@@ -62,6 +66,7 @@ class Result:
         done: str = "",
     ) -> None:
         self._table = table
+        self._first: pa.Table | None = None
         self._frame = frame
         self._plain = plain
         self.notes = tuple(notes)
@@ -156,16 +161,58 @@ class Result:
             grid.add_row(*(text(value) for value in row.values()))
         return grid
 
+    def __iter__(self) -> Iterator[tuple[Any, ...]]:
+        """The rows as named tuples; a column whose name is no identifier has its place's, `_1`."""
+        names = list(self._columns())
+        row: Any = namedtuple("Row", names, rename=True)  # type: ignore[misc]
+        return map(row._make, self.fetchall())
+
+    def head(self) -> Result:
+        """The first rows, as a prompt or a notebook shows them. A query runs for no more than these, once.
+
+        They are the whole result if there are no more; `arrow()` and the others then run nothing again.
+        """
+        if self._plain is not None or self._table is not None or self._frame is None:
+            return self
+        if self._first is None:
+            from forebay.runtime.collect import collect
+
+            self._first = collect(self._frame.limit(HEAD_ROWS + 1))
+            if self._first.num_rows <= HEAD_ROWS:
+                self._table = self._first
+        return Result(self._first, notes=self.notes)
+
+    def _more(self, head: Result) -> str:
+        """What is not shown."""
+        hidden = len(head) - HEAD_ROWS
+        if hidden <= 0:
+            return f"({len(head)} row{'' if len(head) == 1 else 's'})"
+        # Of a query that ran for its head alone nobody knows how many more there are.
+        return f"({HEAD_ROWS} rows shown of {'more' if head is not self else len(head)})"
+
     def _repr_html_(self) -> str:
-        head = "".join(f"<th>{html.escape(name)}</th>" for name in self._columns())
-        body = "".join(
-            "<tr>" + "".join(f"<td>{html.escape(text(value))}</td>" for value in row.values()) + "</tr>"
-            for row in self._head(SHOWN_ROWS)
-        )
-        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+        first = self.head()
+        lines = [self.done] if self.done else []
+        table = ""
+        if columns := first._columns():
+            names = "".join(f"<th>{html.escape(name)}</th>" for name in columns)
+            body = "".join(
+                "<tr>" + "".join(f"<td>{html.escape(text(value))}</td>" for value in row.values()) + "</tr>"
+                for row in first._head(HEAD_ROWS)
+            )
+            table = f"<table><thead><tr>{names}</tr></thead><tbody>{body}</tbody></table>"
+            lines.append(self._more(first))
+        return table + "<br>".join(html.escape(line) for line in (*lines, *self.notes))
 
     def __repr__(self) -> str:
-        return f"Result({self.done!r})" if self.done else f"Result({len(self)} rows)"
+        first = self.head()
+        lines = [self.done] if self.done else []
+        if columns := first._columns():
+            console = Console(file=io.StringIO(), width=shutil.get_terminal_size((120, 40)).columns)
+            with console.capture() as captured:
+                console.print(first._rich(columns, HEAD_ROWS))
+            lines = [*lines, *(line.rstrip() for line in captured.get().splitlines()), self._more(first)]
+        return "\n".join((*lines, *self.notes))
 
 
 def text(value: Any) -> str:

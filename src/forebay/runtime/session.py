@@ -37,7 +37,7 @@ from forebay.runtime.positions import earlier
 from forebay.runtime.replacing import differences
 from forebay.runtime.results import Result
 from forebay.runtime.sources import Sources, told
-from forebay.runtime.status import QueryStatus, SourceLag, SourceStatus
+from forebay.runtime.status import Listing, QueryStatus, SourceLag, SourceStatus
 from forebay.runtime.views import REPORT_S, Views
 from forebay.views.changes import Subscription
 
@@ -103,6 +103,17 @@ class Session:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    def __repr__(self) -> str:
+        if self._closed:
+            return f"<forebay.Session {self.home}, closed>"
+        kept = ", ".join(f"{len(self._catalog.all(kind))} {kind}s" for kind in ("source", "view"))
+        spark = "started" if self.spark_started else "not started"
+        return f"<forebay.Session {self.home}: {kept}, {len(self._views.running)} running, Spark {spark}>"
+
+    @property
+    def closed(self) -> bool:
+        return self._closed
 
     @property
     def spark(self) -> SparkSession:
@@ -316,16 +327,16 @@ class Session:
 
     def sources(self) -> list[SourceStatus]:
         self._check_open()
-        return self._describer.sources()
+        return Listing(SourceStatus, self._describer.sources())
 
     def queries(self) -> list[QueryStatus]:
         self._check_open()
-        return self._describer.queries()
+        return Listing(QueryStatus, self._describer.queries())
 
     def lag(self) -> list[SourceLag]:
         """How far each source's group is behind, partition by partition, as the brokers see it now."""
         self._check_open()
-        return self._describer.lag()
+        return Listing(SourceLag, self._describer.lag())
 
     def dead_letters(
         self, source: str, *, topic: str | None = None, options: Mapping[str, str] | None = None

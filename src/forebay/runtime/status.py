@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from forebay.catalog import Catalog, QueryState
 from forebay.runtime.known import KnownSources
 from forebay.runtime.results import Result
 
+T = TypeVar("T")
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, repr=False)
 class SourceStatus:
     """A source as `Session.sources()` gives it."""
 
@@ -31,8 +33,18 @@ class SourceStatus:
     waits_for: str | None = None
     case_mismatches: int = 0  # records with a NULL for a field that differs from its column only in case
 
+    def __repr__(self) -> str:
+        topic = f" topic {self.topic}" if self.topic else ""
+        group = f", group {self.group}" if self.group else ""
+        views = f", views {', '.join(self.views)}" if self.views else ", no views"
+        rejected = f", {self.errors_total:,} rejected" if self.errors_total else ""
+        return (
+            f"<source {self.name}: {self.connector}{topic}{group}, {len(self.columns)} columns{views}, "
+            f"on error {self.on_error}{rejected}>"
+        )
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, repr=False)
 class QueryStatus:
     """A view's query as `Session.queries()` gives it. `records` counts the rejected ones too."""
 
@@ -47,8 +59,14 @@ class QueryStatus:
     batch_ms: int
     message: str
 
+    def __repr__(self) -> str:
+        rejected = f", {self.rejected:,} rejected" if self.rejected else ""
+        lag = "unknown" if self.lag is None else f"{self.lag:,}"
+        message = f": {self.message.splitlines()[0]}" if self.message else ""
+        return f"<query {self.view}: {self.state}, {self.records:,} records{rejected}, lag {lag}{message}>"
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, repr=False)
 class SourceLag:
     """How far a source's group is behind in one partition, as the broker sees it."""
 
@@ -59,6 +77,27 @@ class SourceLag:
     committed: int | None
     end: int
     lag: int
+
+    def __repr__(self) -> str:
+        committed = "none" if self.committed is None else f"{self.committed:,}"
+        return (
+            f"<lag of source {self.source} in {self.topic}/{self.partition}: {self.lag:,} "
+            f"(committed {committed}, end {self.end:,})>"
+        )
+
+
+class Listing(list[T], Generic[T]):
+    """A list that a prompt and a notebook show as a table."""
+
+    def __init__(self, kind: type[T], items: Iterable[T]) -> None:
+        super().__init__(items)
+        self._kind = kind
+
+    def __repr__(self) -> str:
+        return repr(table_of(self._kind, self))
+
+    def _repr_html_(self) -> str:
+        return table_of(self._kind, self)._repr_html_()
 
 
 def source_statuses(catalog: Catalog, sources: KnownSources) -> list[SourceStatus]:
