@@ -16,6 +16,7 @@ from forebay.errors import all_errors
 from forebay.kafka.options import KAFKA, PASS_THROUGH
 from forebay.options import OptionTable
 from forebay.pool.options import POOL
+from forebay.project import PROJECT
 from forebay.views.options import VIEW
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
@@ -93,6 +94,12 @@ def options_page() -> str:
         "`FROM BLACKBOARD (…)` takes the options of a Kafka source, and `topic.prefix`.",
         "",
         *_rows(BLACKBOARD),
+        "",
+        "## forebay.toml",
+        "",
+        "At the top of the file, or in a `[profiles.NAME]`; see [project.md](project.md).",
+        "",
+        *_rows(PROJECT),
         "",
         "## Datagen sources",
         "",
