@@ -249,8 +249,11 @@ def test_show_describe_and_explain_tell_what_exists(db: Session, cluster: Cluste
     [(text,)] = rows(db, f"SHOW CREATE VIEW {view}")
     assert db.execute(text)[0].done == f"view {view} is running already"
 
-    [(plan,)] = rows(db, f"EXPLAIN SELECT * FROM {view} WHERE n > 1")
-    assert "Physical Plan" in plan
+    steps = dict(rows(db, f"EXPLAIN SELECT * FROM {view} WHERE n > 1"))
+    assert (steps["answered by"], steps["columns"]) == ("Arrow, in this process", "k, n")
+    steps = dict(rows(db, f"EXPLAIN SELECT upper(k) FROM {view}"))
+    assert (steps["answered by"], steps["because of"]) == ("Spark", "UPPER(k)")
+    assert "Physical Plan" in steps["plan"]
     steps = dict(
         rows(db, f"EXPLAIN CREATE MATERIALIZED VIEW x AS SELECT k, count(*) AS n FROM {source} GROUP BY k")
     )

@@ -16,12 +16,16 @@ COLUMNS: dict[str, tuple[pa.DataType, st.SearchStrategy[Any]]] = {
     "n": (pa.int64(), st.integers(-3, 3)),
     "s": (pa.string(), st.sampled_from(["", "a", "b", "ä"])),
     "x": (pa.float64(), st.sampled_from([-1.5, 0.0, -0.0, 2.0, math.nan, math.inf])),
+    "y": (pa.float64(), st.sampled_from([-1.5, 0.0, -0.0, 2.0, math.nan, math.inf])),
     "f": (pa.float32(), st.sampled_from([-1.5, 0.5, math.nan])),
     "b": (pa.bool_(), st.booleans()),
 }
 ROWS = st.lists(
     st.fixed_dictionaries({name: st.none() | some for name, (_, some) in COLUMNS.items()}), max_size=12
 )
+
+
+COMPARED = ["=", "<>", "<", "<=", ">", ">="]
 
 
 def value(name: str) -> st.SearchStrategy[Any]:
@@ -31,11 +35,14 @@ def value(name: str) -> st.SearchStrategy[Any]:
 @st.composite
 def leaves(draw: st.DrawFn) -> Condition:
     name = draw(st.sampled_from(sorted(COLUMNS)))
-    kind = draw(st.sampled_from(["null", "in", "=", "<>", "<", "<=", ">", ">="]))
+    kind = draw(st.sampled_from(["null", "in", "other", *COMPARED]))
     if kind == "null":
         return Condition("null", name)
     if kind == "in":
         return Condition("in", name, tuple(draw(st.lists(value(name), min_size=1, max_size=3))))
+    if kind == "other":
+        one, other = draw(st.sampled_from([("x", "y"), ("y", "x"), ("f", "f"), ("n", "n"), ("x", "x")]))
+        return Condition(draw(st.sampled_from(COMPARED)), one, other=other)
     return Condition(kind, name, (draw(value(name)),))
 
 
@@ -71,7 +78,10 @@ def answer(row: dict[str, Any], condition: Condition) -> bool | None:
         return None
     if condition.operator == "in":
         return any(rank(mine) == rank(one) for one in condition.values)
-    left, right = rank(mine), rank(condition.values[0])
+    theirs = row[condition.other] if condition.other else condition.values[0]
+    if theirs is None:
+        return None
+    left, right = rank(mine), rank(theirs)
     return {
         "=": left == right, "<>": left != right, "<": left < right, "<=": left <= right,
         ">": left > right, ">=": left >= right,
@@ -84,3 +94,8 @@ def test_only_rows_of_which_it_is_true_are_left(rows: list[dict[str, Any]], cond
     batch = pa.RecordBatch.from_pylist([{"at": at, **row} for at, row in enumerate(rows)], schema=schema)
     kept = matching(batch, Condition.from_json(condition.to_json())).column("at").to_pylist()
     assert kept == [at for at, row in enumerate(rows) if answer(row, condition)]
+
+
+def test_zero_is_one_of_the_values_whatever_its_sign() -> None:
+    rows = pa.RecordBatch.from_pydict({"x": [0.0, -0.0, 1.0, None]})
+    assert matching(rows, Condition("in", "x", (0.0, 7.0))).num_rows == 2

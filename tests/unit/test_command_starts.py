@@ -6,8 +6,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from fresh import forebay
+from homes import finished_view
 
 from forebay.cli.main import COMMANDS, load
 
@@ -32,6 +34,30 @@ def test_looking_at_a_home_imports_neither_spark_nor_a_parser_nor_numpy(
 ) -> None:
     done = forebay(tmp_path, *command.split(), "-o", output)
     assert (done.code, done.heavy) == (0, [])
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["sql", "-e", "SELECT * FROM bars ORDER BY volume DESC LIMIT 5"],
+        ["sql", "-e", "SELECT symbol, sum(volume) FROM bars WHERE price > 1.5 GROUP BY symbol", "-o", "json"],
+        ["sql", "-e", "SELECT * FROM forebay_catalog.source_errors; SHOW VIEWS; DESCRIBE EXTENDED VIEW bars"],
+        ["sql", "-e", "EXPLAIN SELECT * FROM bars; SHOW CREATE VIEW bars; SHOW QUERIES; SHOW SOURCES"],
+        ["tail", "bars", "--timeout", "0"],
+    ],
+)
+def test_looking_at_a_finished_view_imports_no_spark(command: list[str], tmp_path: Path) -> None:
+    bars = pa.table({"symbol": ["a", "b"], "price": [1.0, 2.0], "volume": [1, 2]})
+    finished_view(tmp_path, "bars", bars)
+    done = forebay(tmp_path, *command)
+    assert (done.code, "pyspark" in done.heavy) == (0, False), done.words
+    assert done.out.strip()
+
+
+def test_a_sorted_select_imports_neither_spark_nor_pandas(tmp_path: Path) -> None:
+    finished_view(tmp_path, "bars", pa.table({"symbol": ["a", "b"], "volume": [1, 2]}))
+    done = forebay(tmp_path, "sql", "-e", "SELECT * FROM bars ORDER BY volume DESC LIMIT 5")
+    assert (done.code, {"pyspark", "pandas", "polars"} & {*done.heavy}) == (0, set())
 
 
 def test_dev_status_imports_no_spark(tmp_path: Path) -> None:

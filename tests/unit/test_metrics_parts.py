@@ -29,9 +29,10 @@ from forebay.runtime import health
 from forebay.runtime.events import BatchReport
 from forebay.runtime.health import HealthWatch
 from forebay.runtime.metrics import SessionCollector
-from forebay.runtime.query import RunningQuery, ViewPaths
+from forebay.runtime.query import RunningQuery
 from forebay.telemetry.server import MetricsServer
 from forebay.telemetry.times import Times
+from forebay.views.paths import ViewPaths
 
 BATCH = BatchRecord("v", "s", 0, 10, {"TypeConversion": 2, "Other": 1}, None, (), 4, {}, 40, 1, 1, 1)
 

@@ -34,8 +34,9 @@ from forebay.errors import (
 from forebay.runtime import checkpoints
 from forebay.runtime.commits import GroupCommitter
 from forebay.runtime.lock import ViewLock
-from forebay.runtime.query import RunningQuery, ViewPaths
+from forebay.runtime.query import RunningQuery
 from forebay.runtime.results import Result
+from forebay.views.paths import ViewPaths
 
 
 def _checkpoint(path: Path, offsets: dict[int, Offsets], committed: list[int]) -> None:

@@ -64,8 +64,8 @@ def tail(
 
     Example: forebay tail bars | jq .symbol
     """
-    from forebay.runtime.session import connect
+    from forebay.runtime.home import Home
 
-    with connect(home) as session, session.subscribe(view, after=after, timeout=timeout) as changes:
+    with Home(home) as found, found.subscribe(view, after=after, timeout=timeout) as changes:
         for batch in changes:
             show_rows(batch.to_pylist(), Output.jsonl)

@@ -6,76 +6,91 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import pyarrow.parquet as pq
-from pyspark.sql import DataFrame, SparkSession
+import pyarrow as pa
 
 from forebay import sql
+from forebay.answers.tables import Table
 from forebay.catalog import Catalog
 from forebay.deadletter.entry import schema as letter_schema
-from forebay.deadletter.outcomes import Outcomes
 from forebay.errors import UnsupportedSqlError
-from forebay.runtime.dead_letters import DeadLetters
-from forebay.runtime.known import unknown
-from forebay.runtime.letter_owners import owner_of
-from forebay.runtime.source_errors import source_errors
-from forebay.runtime.sources import Sources
+from forebay.runtime.known import KnownSources, unknown
+from forebay.runtime.source_errors import SCHEMA, source_errors
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from forebay.deadletter.outcomes import Outcomes
 
 SCHEMAS = ("forebay_catalog", "laminar_catalog")
 TABLES = ("dead_letters", "source_errors")
 
 
 class CatalogTables:
-    """Makes a DataFrame of each. The files that it needs for that go with the session."""
+    """Reads them. For Spark they become files, which go with the session."""
 
     def __init__(
-        self,
-        home: Path,
-        catalog: Catalog,
-        sources: Sources,
-        outcomes: Outcomes,
-        spark: Callable[[], SparkSession],
+        self, home: Path, catalog: Catalog, sources: KnownSources, outcomes: Callable[[], Outcomes]
     ) -> None:
         self._home = home
         self._catalog = catalog
         self._sources = sources
         self._outcomes = outcomes
-        self._spark = spark
         self._written: list[Path] = []
 
-    def frame(self, name: str, query: Any) -> DataFrame | None:
+    def table(self, name: str, query: Any) -> Table | None:
         """For a query that reads it. None for a name that is not of a catalog's."""
         schema, _, table = name.lower().rpartition(".")
         if schema not in SCHEMAS:
             return None
         if table == "dead_letters":
-            return self._dead_letters(sql.wanted(query, name, "source"))
+            wanted = sql.wanted(query, name, "source")
+            return Table(letter_schema(), name, lambda columns: self._letters(wanted))
         if table == "source_errors":
-            return self._spark().createDataFrame(source_errors(self._catalog, self._sources))
+            return Table(
+                SCHEMA, name, lambda columns: source_errors(self._catalog, self._sources).to_batches()
+            )
         raise unknown("table", name, [f"{schema}.{known}" for known in TABLES])
 
-    def _dead_letters(self, wanted: set[str] | None) -> DataFrame:
-        """Of these sources, or of all. Read once, a few at a time, into a file beside the views: Spark reads it as often as it likes."""
+    def frame(self, name: str, query: Any, spark: SparkSession) -> DataFrame | None:
+        """The same as Spark reads it."""
+        table = self.table(name, query)
+        if table is None:
+            return None
+        if table.schema is SCHEMA:
+            return spark.createDataFrame(pa.Table.from_batches(table.batches(()), table.schema))
+        return spark.read.parquet(str(self._file(table)))
+
+    def _file(self, table: Table) -> Path:
+        """Read once, a few rows at a time, into a file beside the views: Spark reads it as often as it likes."""
+        import pyarrow.parquet as pq
+
         folder = self._home / "dead_letters" / "tables"
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         path = folder / f"{uuid.uuid4().hex}.parquet"
         self._written.append(path)
-        with pq.ParquetWriter(path, letter_schema()) as file:
-            for name in self._sources.names():
-                if wanted is not None and name not in wanted:
-                    continue
-                try:
-                    letters = DeadLetters(
-                        owner_of(name, self._sources, self._catalog), self._outcomes, self._home
-                    )
-                except UnsupportedSqlError:
-                    continue  # a source whose policy writes none
-                for batch in letters.batches():
-                    file.write_batch(batch)
-        return self._spark().read.parquet(str(path))
+        with pq.ParquetWriter(path, table.schema) as file:
+            for batch in table.batches(()):
+                file.write_batch(batch)
+        return path
+
+    def _letters(self, wanted: set[str] | None) -> Iterator[pa.RecordBatch]:
+        """Of these sources, or of all."""
+        # Letters may be in a topic; a SELECT over a view need not wait for Kafka's client.
+        from forebay.runtime.dead_letters import DeadLetters
+        from forebay.runtime.letter_owners import owner_of
+
+        for name in self._sources.names():
+            if wanted is not None and name not in wanted:
+                continue
+            try:
+                owner = owner_of(name, self._sources, self._catalog)
+            except UnsupportedSqlError:
+                continue  # a source whose policy writes none
+            yield from DeadLetters(owner, self._outcomes(), self._home).batches()
 
     def close(self) -> None:
         for path in self._written:

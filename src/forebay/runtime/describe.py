@@ -5,14 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-import pyarrow as pa
-from pyspark.sql.pandas.types import from_arrow_type
-
 from forebay import sql
 from forebay.catalog import Catalog, Totals
 from forebay.deadletter.policy import ErrorPolicy
 from forebay.errors import ForebayError
-from forebay.runtime.known import unknown
+from forebay.runtime.definitions import describe_view, kind_of, show_create
 from forebay.runtime.results import Result
 from forebay.runtime.sources import Sources
 from forebay.runtime.status import (
@@ -22,7 +19,6 @@ from forebay.runtime.status import (
     query_status,
     shown,
     source_statuses,
-    time_text,
 )
 from forebay.runtime.views import Views
 
@@ -102,43 +98,17 @@ class Describer:
         return shown(kind, self._catalog, self.sources, self.queries)
 
     def show_create(self, kind: str, name: str) -> Result:
-        definition = self._catalog.get(name)
-        if definition is None or definition.kind != kind:
-            known = self._sources.names() if kind == "source" else self._views.names()
-            raise unknown(kind, name, known)
-        return Result.of(("create_statement",), [(definition.sql,)])
+        return show_create(self._catalog, kind, name)
 
     def describe(self, kind: str | None, name: str, extended: bool) -> Result:
         """Of a source or a view; where nobody says which, of the one that has the name."""
-        if kind is None:
-            known = self._catalog.get(name)
-            if known is None:
-                raise unknown("source or view", name, [*self._sources.names(), *self._views.names()])
-            kind = known.kind
-        if kind == "source":
+        if (kind or kind_of(self._catalog, name)) == "source":
             return self.describe_source(name, extended)
         return self.describe_view(name, extended)
 
     def describe_view(self, name: str, extended: bool) -> Result:
-        schema = pa.schema(self._views.table(name).open().schema().to_arrow())
-        definition = self._catalog.get(name)
-        assert definition is not None
-        hidden = sql.WEIGHT if definition.detail.get("kept") == "rows" else None
-        rows = [
-            (field.name, sql.type_name(from_arrow_type(field.type)))
-            for field in schema
-            if field.name != hidden
-        ]
-        notes = [f"Sources: {', '.join(definition.detail['sources'])}", f"Emit: {definition.detail['emit']}"]
-        if extended:
-            status = self._query(name)
-            notes += [f"{key}: {value}" for key, value in vars(status).items() if key != "view"]
-            notes += [
-                f"{time_text(at)} {state} {message}".rstrip()
-                for at, state, message in self._catalog.history(name)[-10:]
-            ]
-            notes.append(f"Table: {self._views.paths(name).table}")
-        return Result.of(("column", "type"), rows, notes)
+        status = self._query(name) if extended else None
+        return describe_view(self._views.home, self._catalog, name, status)
 
     def describe_source(self, name: str, extended: bool) -> Result:
         statement = self._sources.statement(name)

@@ -1,4 +1,7 @@
-"""A home as those see it who only look: its sources, views, lag and letters, without Spark and without a SQL parser."""
+"""A home as those see it who only look: its sources, views, lag and letters, without Spark.
+
+Statements are answered as far as that goes. What asks for none imports no SQL parser either.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,8 @@ from typing import TYPE_CHECKING
 
 from forebay.backoff import with_backoff
 from forebay.catalog import Catalog
+from forebay.errors import StatementError
+from forebay.runtime.definitions import describe_view, kind_of, show_create, table_of_view
 from forebay.runtime.known import KnownSources
 from forebay.runtime.results import Result
 from forebay.runtime.status import (
@@ -21,9 +26,14 @@ from forebay.runtime.status import (
 )
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from forebay.answers.answer import Answer
     from forebay.connectors.contract import SourceConnector
     from forebay.deadletter.outcomes import Outcomes
     from forebay.runtime.dead_letters import DeadLetters
+    from forebay.sql import Select, Statement
+    from forebay.views.changes import Subscription
 
 PATIENCE_MS = 5_000  # a person waits for the answer
 
@@ -96,6 +106,59 @@ class Home:
     def source(self, name: str) -> SourceConnector:
         """A source's connector, not connected: its options, its columns and what decodes its records."""
         return self._sources.peek(name)
+
+    def subscribe(self, view: str, *, after: int | None = None, timeout: float | None = None) -> Subscription:
+        """As `Session.subscribe`, of a view that another process runs, or none."""
+        from forebay.views.changes import Subscription
+
+        return Subscription(table_of_view(self.path, self._catalog, view), after=after, timeout=timeout)
+
+    # -- statements ----------------------------------------------------------------------------------
+
+    def run(self, statement: Statement, script: str) -> Result | None:
+        """What a statement answers that only looks, of a script; None where it takes a session to run it."""
+        try:
+            return self._run(statement)
+        except StatementError as error:
+            raise error.at(statement.position, script) from None
+
+    def _run(self, statement: Statement) -> Result | None:
+        from forebay import sql
+
+        match statement:
+            case sql.Show():
+                return self.show(statement.kind)
+            case sql.ShowCreate():
+                return show_create(self._catalog, statement.kind, statement.name)
+            case sql.Describe():
+                if (statement.kind or kind_of(self._catalog, statement.name)) != "view":
+                    return None
+                status = query_status(self._catalog, statement.name) if statement.extended else None
+                return describe_view(self.path, self._catalog, statement.name, status)
+            case sql.Select():
+                answered = self._answer(statement)
+                return None if answered is None else Result(answered[1])
+            case sql.Explain(statement=sql.Select() as select):
+                from forebay.runtime.answering import explained
+
+                answered = self._answer(select)
+                return None if answered is None else explained(answered[0])
+        return None
+
+    def _answer(self, statement: Select) -> tuple[Answer, pa.Table] | None:
+        from forebay.answers.question import NeedsSpark
+        from forebay.runtime.answering import Answers
+        from forebay.runtime.catalog_tables import CatalogTables
+        from forebay.runtime.settings import from_outside
+
+        tables = CatalogTables(self.path, self._catalog, self._sources, self._outcomes)
+        try:
+            found = Answers(self.path, self._catalog, tables, from_outside).to(statement.query)
+            return found, found.rows()
+        except NeedsSpark:
+            return None
+
+    # -- dead letters --------------------------------------------------------------------------------
 
     def dead_letters(
         self, source: str, *, topic: str | None = None, options: Mapping[str, str] | None = None

@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from pyspark.errors import PySparkException
@@ -33,6 +32,7 @@ from forebay.runtime.failures import reason
 from forebay.runtime.lock import ViewLock
 from forebay.runtime.positions import earlier
 from forebay.telemetry.times import Times
+from forebay.views.paths import ViewPaths
 from forebay.views.table import ViewTable
 
 log = logging.getLogger("forebay.query")
@@ -41,38 +41,6 @@ BATCH_SECONDS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 3
 """Bounds of the histogram of how long batches take."""
 
 MAX_WORKERS_LOST = 5  # in a row, without a batch in between: then it is the batch that kills them
-
-
-@dataclass(frozen=True)
-class ViewPaths:
-    """Where a view keeps what. Everything of a view is below one directory."""
-
-    root: Path
-
-    @property
-    def table(self) -> Path:
-        return self.root / "table"
-
-    @property
-    def checkpoint(self) -> Path:
-        return self.root / "checkpoint"
-
-    @property
-    def start(self) -> Path:
-        """Where the first batch starts. Spark does not keep it: a first batch that is repeated asks again."""
-        return self.root / "start.json"
-
-    @property
-    def drain(self) -> Path:
-        return self.root / "drain"
-
-    def accounts_of(self, source: str) -> Path:
-        """What tasks wrote down of what they read of a source and is not in the catalog yet."""
-        return self.root / "accounts" / source
-
-    @property
-    def lock(self) -> Path:
-        return self.root / "lock"
 
 
 @dataclass

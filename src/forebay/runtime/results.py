@@ -7,7 +7,7 @@ import io
 import json
 import shutil
 from collections import namedtuple
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
@@ -53,6 +53,8 @@ def _is_number(value: Any) -> bool:
 class Result:
     """The rows of a query, or of a SHOW or DESCRIBE. A query runs once, when its rows are first asked for.
 
+    `frame` makes it a query of Spark's. `answer` works out so many rows, or all, without; it has None where they turn
+    out to be Spark's.
     `notes` are lines that go under the table; `done` says what a statement did that returns no rows.
     """
 
@@ -60,7 +62,8 @@ class Result:
         self,
         table: pa.Table | None = None,
         *,
-        frame: DataFrame | None = None,
+        frame: Callable[[], DataFrame] | None = None,
+        answer: Callable[[int | None], pa.Table | None] | None = None,
         plain: Plain | None = None,
         notes: Sequence[str] = (),
         done: str = "",
@@ -68,6 +71,7 @@ class Result:
         self._table = table
         self._first: pa.Table | None = None
         self._frame = frame
+        self._answer = answer
         self._plain = plain
         self.notes = tuple(notes)
         self.done = done
@@ -81,20 +85,26 @@ class Result:
             if self._plain is not None:
                 self._table = self._plain.arrow()
             elif self._frame is not None:
-                from forebay.runtime.collect import collect
-
-                self._table = collect(self._frame)
+                self._table = self._run(self._frame, None)
             else:
                 import pyarrow as pa
 
                 self._table = pa.table({})
         return self._table
 
+    def _run(self, frame: Callable[[], DataFrame], limit: int | None) -> pa.Table:
+        found = self._answer(limit) if self._answer is not None else None
+        if found is not None:
+            return found
+        from forebay.runtime.collect import collect
+
+        return collect(frame() if limit is None else frame().limit(limit))
+
     def spark(self) -> DataFrame:
         """The query as a Spark DataFrame that has not run yet."""
         if self._frame is None:
             raise TypeError("this statement is not a query")
-        return self._frame
+        return self._frame()
 
     def df(self) -> pd.DataFrame:
         return self.arrow().to_pandas()  # type: ignore[no-any-return]
@@ -175,9 +185,7 @@ class Result:
         if self._plain is not None or self._table is not None or self._frame is None:
             return self
         if self._first is None:
-            from forebay.runtime.collect import collect
-
-            self._first = collect(self._frame.limit(HEAD_ROWS + 1))
+            self._first = self._run(self._frame, HEAD_ROWS + 1)
             if self._first.num_rows <= HEAD_ROWS:
                 self._table = self._first
         return Result(self._first, notes=self.notes)

@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from forebay import sql as language
+from forebay.answers.question import NeedsSpark
 from forebay.catalog import Catalog, QueryState
 from forebay.connectors.contract import Offsets, SourceCheckpoint
 from forebay.connectors.registry import ConnectorRegistry, default_registry
@@ -24,6 +25,7 @@ from forebay.errors import (
     StatementError,
     UnsupportedSqlError,
 )
+from forebay.runtime.answering import Answers, explained, explained_by_spark
 from forebay.runtime.catalog_tables import CatalogTables
 from forebay.runtime.commits import GroupCommitter
 from forebay.runtime.dead_letters import DeadLetters
@@ -36,13 +38,15 @@ from forebay.runtime.letter_statements import letter_statement
 from forebay.runtime.positions import earlier
 from forebay.runtime.replacing import differences
 from forebay.runtime.results import Result
+from forebay.runtime.settings import changes_answers, from_outside
 from forebay.runtime.sources import Sources, told
 from forebay.runtime.status import Listing, QueryStatus, SourceLag, SourceStatus
 from forebay.runtime.views import REPORT_S, Views
 from forebay.views.changes import Subscription
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
 
     from forebay.runtime.metrics import SessionCollector
     from forebay.runtime.progress import ProgressFollower
@@ -84,9 +88,8 @@ class Session:
         self._catalog = Catalog(self.home / "catalog.db")
         self._outcomes = Outcomes(self.home / "catalog.db")
         self._sources = Sources(self.home, self._catalog, registry)
-        self._tables = CatalogTables(
-            self.home, self._catalog, self._sources, self._outcomes, lambda: self.spark
-        )
+        self._tables = CatalogTables(self.home, self._catalog, self._sources, lambda: self._outcomes)
+        self._answers = Answers(self.home, self._catalog, self._tables, self._setting)
         self._views = Views(
             self.home, self._catalog, self._sources, lambda: self.spark, self._lock, self._tables.frame
         )
@@ -151,10 +154,13 @@ class Session:
         """Run statements separated by semicolons; the first that fails ends it and leaves nothing of itself."""
         return list(self.each(script))
 
-    def each(self, script: str) -> Iterator[Result]:
-        """The same, with each result as soon as it is there: one that fails takes away none of those before it."""
+    def each(self, script: str, *, skip: int = 0) -> Iterator[Result]:
+        """The same, with each result as soon as it is there: one that fails takes away none of those before it.
+
+        The first `skip` statements are left out: somebody else has run them.
+        """
         self._check_open()
-        for statement in language.parse(script):
+        for statement in language.parse(script)[skip:]:
             yield self._run(statement, script)
 
     def sql(self, text: str) -> Result:
@@ -195,7 +201,7 @@ class Session:
                 with self._lock:
                     return Result(done=self._views.stop(statement.name))
             case language.Select():
-                return Result(frame=self._views.select(statement, script))
+                return self._select(statement, script)
             case language.Explain():
                 return self._explain(statement, script)
             case language.Subscribe():
@@ -281,8 +287,7 @@ class Session:
     def _explain(self, statement: language.Explain, script: str) -> Result:
         inner = statement.statement
         if isinstance(inner, language.Select):
-            plan = self._views.select(inner, script)._jdf.queryExecution().toString()
-            return Result.of(("plan",), [(plan,)])
+            return self._explain_select(inner, script)
         if isinstance(inner, language.CreateView):
             with self._lock:
                 plan_of = self._views.plan(inner)
@@ -297,6 +302,44 @@ class Session:
             return Result.of(("step", "what"), rows)
         rows = [("connector", inner.connector), ("definition", self._sources.masked(inner))]
         return Result.of(("step", "what"), rows)
+
+    def _select(self, statement: language.Select, script: str) -> Result:
+        """Without Spark where its answer would be the same. Spark's own errors are raised here and now."""
+        try:
+            found = self._answers.to(statement.query)
+        except NeedsSpark:
+            frame = self._views.select(statement, script)
+            return Result(frame=lambda: frame)
+
+        def rows() -> pa.Table | None:
+            try:
+                return found.rows()
+            except NeedsSpark:
+                return None
+
+        def from_spark() -> DataFrame:
+            with ours():
+                return self._views.select(statement, script)
+
+        return Result(frame=from_spark, answer=rows)
+
+    def _explain_select(self, statement: language.Select, script: str) -> Result:
+        try:
+            found = self._answers.to(statement.query)
+            found.rows()  # some values leave it to Spark after all
+        except NeedsSpark as reason:
+            plan = self._views.select(statement, script)._jdf.queryExecution().toString()
+            return explained_by_spark(str(reason), plan)
+        return explained(found)
+
+    def _setting(self) -> str | None:
+        """A setting under which Spark's answers may be others than those that are given without it."""
+        with self._lock:
+            if self._spark is not None:
+                return changes_answers(self._spark.conf.getAll)
+        from forebay.runtime import spark as sparks
+
+        return from_outside() or changes_answers({**sparks.settings(), **self._spark_conf})
 
     def _subscribe_once(self, view: str) -> Result:
         """SUBSCRIBE as a statement: all changes so far. The command line and `subscribe()` follow on."""

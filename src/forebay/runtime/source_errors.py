@@ -6,7 +6,7 @@ import pyarrow as pa
 
 from forebay.catalog import Catalog, SourceErrors
 from forebay.deadletter.entry import moment
-from forebay.runtime.sources import Sources
+from forebay.runtime.known import KnownSources
 
 SCHEMA = pa.schema(
     [
@@ -24,7 +24,7 @@ SCHEMA = pa.schema(
 )
 
 
-def source_errors(catalog: Catalog, sources: Sources) -> pa.Table:
+def source_errors(catalog: Catalog, sources: KnownSources) -> pa.Table:
     """A row a source, also for those without errors."""
     counted = {found.source_name: found for found in catalog.source_errors()}
     rows = []

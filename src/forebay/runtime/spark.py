@@ -59,6 +59,12 @@ def is_running() -> bool:
     return SparkContext._active_spark_context is not None
 
 
+def settings() -> dict[str, str]:
+    """Of the Spark that this process has: every session of it begins with them."""
+    context = SparkContext._active_spark_context
+    return {} if context is None else dict(context.getConf().getAll())
+
+
 def beside(conf: Mapping[str, str]) -> SparkSession:
     """A session of our own on the Spark that this process has, with the data source `forebay` registered.
 

@@ -14,11 +14,13 @@ from functools import reduce
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from forebay import sql
+from forebay.answers.types import schema_as_spark_returns
 from forebay.catalog import Catalog, Definition, QueryState
 from forebay.connectors.contract import Offsets
 from forebay.errors import (
@@ -33,18 +35,25 @@ from forebay.errors import (
 from forebay.files import make_folder, write_whole
 from forebay.runtime import changelog, checkpoints
 from forebay.runtime.accounts import recount
+from forebay.runtime.definitions import table_of_view
 from forebay.runtime.known import unknown
 from forebay.runtime.lock import ViewLock
 from forebay.runtime.positions import earlier
-from forebay.runtime.query import RunningQuery, ViewPaths
+from forebay.runtime.query import RunningQuery
 from forebay.runtime.sources import Sources, check_name
 from forebay.runtime.status import views_over
 from forebay.source.needed import adds_up_alike, needed_columns
 from forebay.source.stream import batch_frame, streaming_frame
 from forebay.views.options import BEGINNING, VIEW
+from forebay.views.paths import ViewPaths, paths_of
 from forebay.views.table import ViewTable
 
 REPORT_S = 5.0  # Spark's events come on a thread of their own, a little behind
+# What Parquet knows of the values in a file leaves out NaN and tells -0.0 from 0.0: by it Spark would skip rows that
+# its own WHERE asks for.
+EVERY_ROW = {
+    f"parquet.filter.{way}.enabled": "false" for way in ("stats", "dictionary", "columnindex", "bloom")
+}
 OUTPUT_MODES = {"append": "append", "window_close": "append", "changes": "update"}
 
 
@@ -58,9 +67,9 @@ class Views:
         sources: Sources,
         spark: Callable[[], SparkSession],
         lock: AbstractContextManager[Any],
-        catalog_table: Callable[[str, Any], DataFrame | None] = lambda name, query: None,
+        catalog_table: Callable[[str, Any, SparkSession], DataFrame | None] = lambda *_: None,
     ) -> None:
-        self._home = home
+        self.home = home
         self._catalog = catalog
         self._sources = sources
         self._spark = spark
@@ -70,7 +79,7 @@ class Views:
         self.running: dict[str, RunningQuery] = {}
 
     def paths(self, name: str) -> ViewPaths:
-        return ViewPaths(self._home / "views" / name)
+        return paths_of(self.home, name)
 
     def names(self) -> list[str]:
         return [definition.name for definition in self._catalog.all("view")]
@@ -368,9 +377,7 @@ class Views:
     # -- reading -------------------------------------------------------------------------------------
 
     def table(self, name: str) -> ViewTable:
-        if name not in self.names():
-            raise unknown("view", name, self.names())
-        return ViewTable(self.paths(name).table)
+        return table_of_view(self.home, self._catalog, name)
 
     def select(self, statement: sql.Select, script: str) -> DataFrame:
         """A query over views and sources as they are now."""
@@ -380,7 +387,7 @@ class Views:
             for name in sql.tables(statement.query):
                 # Of this SELECT alone: another may read the same view at the same time.
                 temporary[name] = f"forebay_read_{next(self._reads)}_{name.replace('.', '_')}"
-                table = self._catalog_table(name, statement.query)
+                table = self._catalog_table(name, statement.query, spark)
                 frame = table if table is not None else self._snapshot(name)
                 frame.createOrReplaceTempView(temporary[name])
             return spark.sql(sql.plan_select(statement.query, temporary))
@@ -401,9 +408,12 @@ class Views:
             source = self._sources.statement(name)
             return batch_frame(spark, self._sources.config(source), self._sources.connector(name))
         table = self.table(name)
-        empty = spark.createDataFrame(table.open().to_pyarrow_dataset().schema.empty_table())
+        schema = schema_as_spark_returns(pa.schema(table.open().schema().to_arrow()))
+        empty = spark.createDataFrame(schema.empty_table())
         files = table.files()
-        frame = spark.read.schema(empty.schema).parquet(*files) if files else empty
+        kinds = empty.schema.simpleString()
+        options = EVERY_ROW if "float" in kinds or "double" in kinds else {}
+        frame = spark.read.options(**options).schema(empty.schema).parquet(*files) if files else empty
         return changelog.repeated(frame) if known.detail.get("kept") == "rows" else frame
 
     # -- ending --------------------------------------------------------------------------------------

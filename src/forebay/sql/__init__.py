@@ -1,8 +1,13 @@
-"""Forebay's SQL: text to statements, statements to text, queries to Spark SQL."""
+"""Forebay's SQL: text to statements, statements to text, queries to Spark SQL.
+
+What needs Spark's types is imported when it is first asked for: reading a SELECT, SHOW or DESCRIBE needs none of it.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from forebay.sql.dialect import Forebay
 from forebay.sql.parse import parse, parse_condition, parse_one
-from forebay.sql.planning import ViewPlan, plan, plan_select
 from forebay.sql.pushdown import wanted
 from forebay.sql.quotes import meant_as_text
 from forebay.sql.render import to_sql
@@ -31,8 +36,12 @@ from forebay.sql.statements import (
     query_text,
 )
 from forebay.sql.tables import tables
-from forebay.sql.types import spark_type, type_name
-from forebay.sql.zsets import WEIGHT, ChangeLog
+from forebay.sql.text import WEIGHT
+
+if TYPE_CHECKING:
+    from forebay.sql.planning import ViewPlan, plan, plan_select
+    from forebay.sql.types import spark_type, type_name
+    from forebay.sql.zsets import ChangeLog
 
 __all__ = [
     "WEIGHT",
@@ -73,3 +82,18 @@ __all__ = [
     "type_name",
     "wanted",
 ]
+
+_WITH_SPARK = {
+    "ChangeLog": "forebay.sql.zsets",
+    "ViewPlan": "forebay.sql.planning",
+    "plan": "forebay.sql.planning",
+    "plan_select": "forebay.sql.planning",
+    "spark_type": "forebay.sql.types",
+    "type_name": "forebay.sql.types",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _WITH_SPARK:
+        return getattr(import_module(_WITH_SPARK[name]), name)
+    raise AttributeError(f"module 'forebay.sql' has no attribute {name!r}")

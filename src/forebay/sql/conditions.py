@@ -1,4 +1,4 @@
-"""Which part of a WHERE a source can ask of its rows by itself, before they travel to Spark.
+"""Which part of a WHERE or HAVING can be asked of rows without Spark.
 
 Only what means the same to Arrow as to Spark: comparisons of a column with a literal of its own kind, and what
 AND, OR, NOT, IN, BETWEEN and IS NULL make of them.
@@ -6,53 +6,73 @@ AND, OR, NOT, IN, BETWEEN and IS NULL make of them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, Generic, Protocol, TypeVar
 
-from pyspark.sql.types import (
-    BooleanType,
-    ByteType,
-    DataType,
-    DoubleType,
-    FloatType,
-    IntegerType,
-    LongType,
-    ShortType,
-    StringType,
-    StructField,
-)
 from sqlglot import exp
 
 from forebay.condition import Condition, Value
 
 _COMPARED = {exp.EQ: "=", exp.NEQ: "<>", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">="}
 _TURNED = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
-_BITS = {ByteType: 8, ShortType: 16, IntegerType: 32, LongType: 64}
-_KINDS = (*_BITS, DoubleType, FloatType, StringType, BooleanType)
+
+Kind = TypeVar("Kind")
 
 
-class Conditions:
-    """Of one SELECT over one source. `own` are the names that it goes by, "" among them."""
+class Columns(Protocol[Kind]):
+    """What a condition may be about. `Kind` is a column's type: Spark's for a source, Arrow's for a table."""
 
-    def __init__(self, query: Any, columns: Mapping[str, StructField], own: set[str]) -> None:
-        self._columns = columns  # by their names in lower case
-        self._own = own
-        where = query.args.get("where")
+    def named(self, node: Any) -> tuple[str, Kind] | None:
+        """The column that this node stands for."""
+        ...
+
+    def value(self, node: Any, kind: Kind) -> Value | None:
+        """A literal as a value of that kind, where Spark compares the two as such."""
+        ...
+
+    def alike(self, kind: Kind, other: Kind) -> bool:
+        """Whether Arrow compares columns of these kinds as Spark does."""
+        ...
+
+    def askable(self, kind: Kind) -> bool:
+        """Whether it may be asked for NULL."""
+        ...
+
+
+class Conditions(Generic[Kind]):
+    """Of one clause of a SELECT: `where` or `having`."""
+
+    def __init__(self, query: Any, columns: Columns[Kind], clause: str = "where") -> None:
+        self._columns = columns
+        found = query.args.get(clause)
         start, end = query.meta["span"]
         # Spark has its own way with what is behind a backslash in a text.
-        self._where = None if where is None or "\\" in query.meta["script"][start:end] else where.this
+        self._asked = None if found is None or "\\" in query.meta["script"][start:end] else found.this
 
     def all(self) -> Condition | None:
-        """The whole WHERE, or None."""
-        return None if self._where is None else self._made(self._where)
+        """The whole clause, or None."""
+        return None if self._asked is None else self._made(self._asked)
 
     def some(self) -> Condition | None:
-        """As much of the WHERE as can be had, of what must all be true."""
-        parts = _conjuncts(self._where) if self._where is not None else ()
+        """As much of the clause as can be had, of what must all be true."""
+        parts = _conjuncts(self._asked) if self._asked is not None else ()
         found = [made for part in parts if (made := self._made(part)) is not None]
         if not found:
             return None
         return found[0] if len(found) == 1 else Condition("and", parts=tuple(found))
+
+    def obstacle(self) -> Any:
+        """The smallest part for whose sake there is no `all()`; None where it is the text as a whole."""
+        node = self._asked
+        while node is not None:
+            node = node.unnest()
+            parts = [node.this, node.expression] if isinstance(node, exp.And | exp.Or) else []
+            parts = [node.this] if isinstance(node, exp.Not) else parts
+            refused = next((part for part in parts if self._made(part) is None), None)
+            if refused is None:
+                break
+            node = refused
+        return node
 
     def _made(self, node: Any) -> Condition | None:
         node = node.unnest()
@@ -73,39 +93,44 @@ class Conditions:
         if isinstance(node, exp.In):
             return self._in(node)
         if isinstance(node, exp.Is) and isinstance(node.expression, exp.Null):
-            field = self._field(node.this)
-            # What it says of event time comes after the watermark, as in Spark.
-            return Condition("null", field.name) if field and isinstance(field.dataType, _KINDS) else None
+            asked = self._named(node.this)
+            return Condition("null", asked[0]) if asked and self._columns.askable(asked[1]) else None
         operator = _COMPARED.get(type(node), "")
         if operator:
             return self._compared(node.this, operator, node.expression) or self._compared(
                 node.expression, _TURNED[operator], node.this
             )
-        field = self._field(node)  # a BOOLEAN by itself
-        return (
-            Condition("=", field.name, (True,)) if field and isinstance(field.dataType, BooleanType) else None
-        )
+        asked = self._named(node)  # a BOOLEAN by itself
+        is_true = asked is not None and self._columns.value(exp.true(), asked[1]) is not None
+        return Condition("=", asked[0], (True,)) if asked and is_true else None
 
     def _in(self, node: Any) -> Condition | None:
-        field = self._field(node.this)
-        if field is None or node.args.get("query") or node.args.get("unnest") or not node.expressions:
+        asked = self._named(node.this)
+        if asked is None or node.args.get("query") or node.args.get("unnest") or not node.expressions:
             return None
-        values = [_value(literal, field.dataType) for literal in node.expressions]
+        values = [self._columns.value(literal, asked[1]) for literal in node.expressions]
         known = tuple(value for value in values if value is not None)
-        return Condition("in", field.name, known) if len(known) == len(values) else None
+        return Condition("in", asked[0], known) if len(known) == len(values) else None
 
-    def _compared(self, column: Any, operator: str, literal: Any) -> Condition | None:
-        field = self._field(column)
-        value = None if field is None else _value(literal, field.dataType)
-        return None if field is None or value is None else Condition(operator, field.name, (value,))
+    def _compared(self, column: Any, operator: str, other: Any) -> Condition | None:
+        asked = self._named(column)
+        if asked is None:
+            return None
+        name, kind = asked
+        second = self._named(other)
+        if second is not None:
+            return (
+                Condition(operator, name, other=second[0]) if self._columns.alike(kind, second[1]) else None
+            )
+        value = self._columns.value(other, kind)
+        return None if value is None else Condition(operator, name, (value,))
 
-    def _field(self, node: Any) -> StructField | None:
-        node = node.unnest()
-        return self._columns.get(node.name.lower()) if is_column(node, self._own) else None
+    def _named(self, node: Any) -> tuple[str, Kind] | None:
+        return self._columns.named(node.unnest())
 
 
 def is_column(node: Any, own: set[str]) -> bool:
-    """Of a source that goes by these names, and not a field of one of its columns."""
+    """Of a table that goes by these names, and not a field of one of its columns."""
     if not isinstance(node, exp.Column) or not isinstance(node.this, exp.Identifier):
         return False
     return node.table.lower() in own and not node.db
@@ -118,27 +143,3 @@ def _conjuncts(where: Any) -> Iterator[Any]:
         yield from _conjuncts(node.expression)
     else:
         yield node
-
-
-def _value(node: Any, kind: DataType) -> Value | None:
-    """A literal as a value of the column's kind, where Spark compares them as such."""
-    node = node.unnest()
-    sign = -1 if isinstance(node, exp.Neg) else 1
-    node = node.this if sign < 0 else node
-    if isinstance(node, exp.Boolean):
-        return bool(node.this) if isinstance(kind, BooleanType) and sign > 0 else None
-    if not isinstance(node, exp.Literal):
-        return None
-    text = str(node.this)
-    if node.is_string:
-        return text if isinstance(kind, StringType) and sign > 0 else None
-    try:
-        if isinstance(kind, FloatType) and not -(2**24) < float(text) < 2**24:
-            return None  # Spark may compare these as FLOAT, which has no more whole numbers than that
-        if isinstance(kind, DoubleType | FloatType):
-            return sign * float(text)
-        number = sign * int(text)
-    except ValueError:
-        return None
-    bits = _BITS.get(type(kind), 0)
-    return number if -(2 ** (bits - 1)) <= number < 2 ** (bits - 1) and bits else None

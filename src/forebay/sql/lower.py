@@ -14,7 +14,6 @@ from forebay.sql import statements as st
 from forebay.sql.faults import did_you_mean
 from forebay.sql.intervals import EXAMPLE, IntervalError, interval_ms
 from forebay.sql.positions import Script, span
-from forebay.sql.types import spark_type
 
 _WATERMARK_HINT = "write WATERMARK FOR {0} AS {0} - INTERVAL '5' SECOND"
 _ADDS_COLUMN = re.compile(r"include\.[a-z]+\.as")
@@ -182,6 +181,8 @@ class Lowering:
     def _columns(
         self, nodes: list[Any], included: dict[str, Any], options: dict[str, st.OptionValue]
     ) -> tuple[tuple[st.Column, ...], st.Watermark | None]:
+        from forebay.sql.types import spark_type  # a SELECT has no types, and need not wait for Spark's
+
         columns: dict[str, st.Column] = {}
         watermarks = [node for node in nodes if isinstance(node, ast.WatermarkSpec)]
         for node in nodes:

@@ -15,6 +15,7 @@ from typing import Any, Literal
 from pyspark.sql.types import (
     BooleanType,
     ByteType,
+    DataType,
     DateType,
     DecimalType,
     DoubleType,
@@ -36,6 +37,7 @@ from forebay.sql.conditions import Conditions, is_column
 from forebay.sql.dialect import Forebay
 from forebay.sql.rewrite import Edit
 from forebay.sql.shape import Shape, aggregates, function_name, is_aggregate
+from forebay.sql.source_columns import SourceColumns
 from forebay.sql.window_tables import FLINK_BOUNDS
 from forebay.sql.windows import group_window, read_window
 from forebay.sql.zsets import FICKLE, INTEGERS
@@ -65,13 +67,13 @@ def help_with(query: Any, found: Shape, schema: StructType, *, adding: bool) -> 
         return Help()
     source = query.args["from_"].this
     own = {source.name.lower(), source.alias_or_name.lower(), ""}
-    conditions = Conditions(query, columns, own)
+    conditions = Conditions(query, SourceColumns(columns, own))
     help_ = _adding(query, found, columns, own, conditions) if adding and found.aggregated else None
     return help_ or Help(conditions.some())
 
 
 def _adding(
-    query: Any, found: Shape, columns: dict[str, StructField], own: set[str], conditions: Conditions
+    query: Any, found: Shape, columns: dict[str, StructField], own: set[str], conditions: Conditions[DataType]
 ) -> Help | None:
     if any(name.startswith(PREFIX) for name in columns) or set(FLINK_BOUNDS) & set(columns):
         return None

@@ -8,7 +8,6 @@ from typing import Any
 from forebay.sql import statements as st
 from forebay.sql.clauses import INCLUDED
 from forebay.sql.text import identifier, string
-from forebay.sql.types import type_name
 
 Mask = Callable[[str, str], str]
 
@@ -110,6 +109,8 @@ def _create_source(source: st.CreateSource, mask: Mask) -> str:
 
 
 def _columns(source: st.CreateSource) -> list[str]:
+    from forebay.sql.types import type_name  # only a source has types
+
     lines = [
         f"{identifier(column.name)} {type_name(column.type)}{'' if column.nullable else ' NOT NULL'}"
         for column in source.columns

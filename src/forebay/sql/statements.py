@@ -8,14 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from pyspark.sql.types import DataType
 from sqlglot import exp
 
 from forebay.errors import Position
 from forebay.sql.intervals import split_ms
 from forebay.sql.text import identifier
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import DataType
 
 Emit: TypeAlias = Literal["changes", "window_close"]
 ObjectKind: TypeAlias = Literal["source", "view", "sink"]

@@ -6,6 +6,9 @@ from sqlglot.tokens import TokenType
 
 from forebay.sql.dialect import Forebay
 
+WEIGHT = "_weight"
+"""The column that says how often a row of a change log is there."""
+
 # Bare words that our own grammar gives a meaning in the place of a name.
 _OURS = frozenset(
     {"as", "changes", "create", "emit", "error", "exists", "extended", "format", "from", "if", "materialized"}

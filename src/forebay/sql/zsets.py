@@ -19,10 +19,10 @@ from forebay.sql.dialect import Forebay
 from forebay.sql.rewrite import Edit, apply_within, refuse
 from forebay.sql.shape import Shape, aggregates, function_name
 from forebay.sql.statements import Emit
+from forebay.sql.text import WEIGHT
 from forebay.sql.types import type_name
 from forebay.sql.windows import Kind
 
-WEIGHT = "_weight"
 Kept = Literal["rows", "groups"]
 
 _FROM_A_VIEW = "make a view that selects the rows, and compute it when you SELECT from that view"

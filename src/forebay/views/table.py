@@ -14,6 +14,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -22,12 +23,13 @@ import pyarrow.parquet as pq
 from deltalake import CommitProperties, DeltaTable, Schema, Transaction
 from deltalake.table import TableMerger
 from deltalake.transaction import AddAction
-from pyspark.sql import DataFrame
-from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import StructField, StructType
 
 from forebay.errors import CheckpointError
 from forebay.files import make_folder, persist
+
+if TYPE_CHECKING:  # who only reads a table needs no Spark
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
 
 WRITTEN = "path string, size long, stats string"
 COMPACT_EVERY = 200  # commits: a view that gets two batches a second is compacted every two minutes
@@ -208,6 +210,9 @@ def _properties(query: str, batch: int) -> CommitProperties:
 
 
 def _arrow(schema: StructType) -> pa.Schema:
+    from pyspark.sql.pandas.types import to_arrow_schema
+    from pyspark.sql.types import StructField, StructType
+
     nullable = StructType([StructField(f.name, f.dataType, True) for f in schema.fields])
     return to_arrow_schema(nullable, timezone="UTC")
 

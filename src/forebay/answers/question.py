@@ -1,0 +1,72 @@
+"""What a SELECT asks, in steps: which rows, which groups and totals, which columns, in which order, how many."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import pyarrow as pa
+
+from forebay.condition import Condition
+
+
+class NeedsSpark(Exception):
+    """This query is for Spark to answer; the message names what in it, as EXPLAIN shows it."""
+
+
+Function = Literal["count", "min", "max", "sum", "avg"]
+
+
+@dataclass(frozen=True)
+class Total:
+    """An aggregate. `column` is "" in count(*)."""
+
+    function: Function
+    column: str
+
+    @property
+    def name(self) -> str:
+        """The column that it is in, once it is known. No column of a table is named like that."""
+        return f"{self.function}({self.column or '*'})"
+
+
+@dataclass(frozen=True)
+class Grouping:
+    """GROUP BY and HAVING. Without `keys` all rows are one group, also if there are none."""
+
+    keys: tuple[str, ...]
+    totals: tuple[Total, ...]
+    having: Condition | None
+
+
+@dataclass(frozen=True)
+class SortKey:
+    column: str
+    descending: bool
+    nulls_first: bool
+
+
+@dataclass(frozen=True)
+class Output:
+    """A column that comes out; `field` is what the reader sees of it."""
+
+    column: str
+    field: pa.Field
+
+
+@dataclass(frozen=True)
+class Question:
+    """Columns go by their names in the table, totals by `Total.name`."""
+
+    columns: tuple[str, ...]
+    where: Condition | None
+    grouping: Grouping | None
+    outputs: tuple[Output, ...]
+    distinct: bool
+    order: tuple[SortKey, ...]
+    limit: int | None
+    offset: int
+
+    @property
+    def schema(self) -> pa.Schema:
+        return pa.schema([output.field for output in self.outputs])

@@ -1,0 +1,65 @@
+"""SHOW CREATE and DESCRIBE VIEW: what the catalog and a view's table say, without Spark."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from forebay.catalog import Catalog, Definition
+from forebay.runtime.known import unknown
+from forebay.runtime.results import Result
+from forebay.runtime.status import QueryStatus, time_text
+from forebay.views.paths import paths_of
+
+if TYPE_CHECKING:
+    from forebay.views.table import ViewTable
+
+
+def defined(catalog: Catalog, kind: str, name: str) -> Definition:
+    """UnknownObjectError if there is none of this kind."""
+    definition = catalog.get(name)
+    if definition is None or definition.kind != kind:
+        raise unknown(kind, name, [each.name for each in catalog.all(kind)])
+    return definition
+
+
+def kind_of(catalog: Catalog, name: str) -> str:
+    """Whether it is a source or a view: both cannot have the same name."""
+    definition = catalog.get(name)
+    if definition is None:
+        names = [each.name for kind in ("source", "view") for each in catalog.all(kind)]
+        raise unknown("source or view", name, names)
+    return definition.kind
+
+
+def table_of_view(home: Path, catalog: Catalog, view: str) -> ViewTable:
+    from forebay.views.table import ViewTable
+
+    defined(catalog, "view", view)
+    return ViewTable(paths_of(home, view).table)
+
+
+def show_create(catalog: Catalog, kind: str, name: str) -> Result:
+    return Result.of(("create_statement",), [(defined(catalog, kind, name).sql,)])
+
+
+def describe_view(home: Path, catalog: Catalog, name: str, status: QueryStatus | None) -> Result:
+    """DESCRIBE VIEW; with its status, DESCRIBE EXTENDED VIEW."""
+    import pyarrow as pa
+
+    from forebay.answers.types import sql_name
+    from forebay.sql.text import WEIGHT
+
+    definition = defined(catalog, "view", name)
+    schema = pa.schema(table_of_view(home, catalog, name).open().schema().to_arrow())
+    hidden = WEIGHT if definition.detail.get("kept") == "rows" else None
+    rows = [(field.name, sql_name(field.type)) for field in schema if field.name != hidden]
+    notes = [f"Sources: {', '.join(definition.detail['sources'])}", f"Emit: {definition.detail['emit']}"]
+    if status is not None:
+        notes += [f"{key}: {value}" for key, value in vars(status).items() if key != "view"]
+        notes += [
+            f"{time_text(at)} {state} {message}".rstrip()
+            for at, state, message in catalog.history(name)[-10:]
+        ]
+        notes.append(f"Table: {paths_of(home, name).table}")
+    return Result.of(("column", "type"), rows, notes)
