@@ -171,6 +171,6 @@ def test_a_source_that_is_not_asked_for_is_not_read(
         asked = f"SELECT count(*) FROM forebay_catalog.dead_letters AS d WHERE d.source = '{case.source}'"
         assert rows(session, asked) == [(1,)]
         with pytest.raises(errors.UnreachableError):
-            session.sql("SELECT count(*) FROM forebay_catalog.dead_letters")
+            session.sql("SELECT count(*) FROM forebay_catalog.dead_letters").arrow()
     finally:
         session.sql(f"DROP SOURCE {other}")

@@ -312,10 +312,11 @@ class Session:
             return Result(frame=lambda: frame)
 
         def rows() -> pa.Table | None:
-            try:
-                return found.rows()
-            except NeedsSpark:
-                return None
+            with ours():
+                try:
+                    return found.rows()
+                except NeedsSpark:
+                    return None
 
         def from_spark() -> DataFrame:
             with ours():
