@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -19,11 +19,15 @@ class Answer:
     question: Question
     table: Table
 
-    def rows(self) -> pa.Table:
-        """NeedsSpark where the values turn out to be such that only Spark can tell."""
+    def rows(self, at_most: int | None = None) -> pa.Table:
+        """All rows, or the first. NeedsSpark where the values turn out to be such that only Spark can tell."""
         batches = self.table.batches(self.question.columns)
+        question = self.question
+        if at_most is not None:
+            limit = at_most if question.limit is None else min(at_most, question.limit)
+            question = replace(question, limit=limit)
         try:
-            return run(self.question, batches, schema_as_spark_returns(self.table.schema))
+            return run(question, batches, schema_as_spark_returns(self.table.schema))
         except (pa.ArrowException, OSError) as error:
             # A file that is gone or damaged, a column too large for Arrow: what there is to say, Spark says.
             raise NeedsSpark(f"what Arrow says: {error}") from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable
 from datetime import UTC, date, datetime
@@ -82,9 +83,7 @@ def _number(text: str, unsigned: str, kind: pa.DataType) -> Value | None:
             return float(text) if abs(int(text)) <= _EXACT_IN_DOUBLE else None
         if fraction and len(unsigned) <= _DIGITS:
             return float(text)
-        # One that is too small for a DOUBLE, or too large, is an error in Spark or not: it shall decide.
-        tiny_or_huge = _SCIENTIFIC.fullmatch(unsigned) and float(text) in (0.0, float("inf"), float("-inf"))
-        return float(text) if _SCIENTIFIC.fullmatch(unsigned) and not tiny_or_huge else None
+        return _scientific(text, unsigned)
     if types.is_integer(kind):
         limit = 2 ** (kind.bit_width - 1)
         return int(text) if whole and -limit <= int(text) < limit else None
@@ -96,3 +95,11 @@ def _number(text: str, unsigned: str, kind: pa.DataType) -> Value | None:
     # As which DECIMAL Spark takes a whole number depends on where it stands.
     digits = _INT_DIGITS if abs(Decimal(text)) < 2**31 else _BIGINT_DIGITS
     return Decimal(text) if fraction or digits + kind.scale <= _DIGITS else None
+
+
+def _scientific(text: str, unsigned: str) -> float | None:
+    """A DOUBLE. One that is too small or too large for it is an error in Spark or not: it shall decide."""
+    if not _SCIENTIFIC.fullmatch(unsigned) or math.isinf(float(text)):
+        return None
+    is_zero = not re.search("[1-9]", unsigned.lower().partition("e")[0])
+    return float(text) if float(text) or is_zero else None

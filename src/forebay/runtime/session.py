@@ -311,10 +311,10 @@ class Session:
             frame = self._views.select(statement, script)
             return Result(frame=lambda: frame)
 
-        def rows() -> pa.Table | None:
+        def rows(limit: int | None) -> pa.Table | None:
             with ours():
                 try:
-                    return found.rows()
+                    return found.rows(limit)
                 except NeedsSpark:
                     return None
 
