@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import subprocess
 import sys
 import threading
@@ -204,6 +205,28 @@ def test_a_result_is_a_table_in_every_shape() -> None:
     assert "(2 rows, 1 not shown)" in screen.getvalue()
     with pytest.raises(TypeError):
         result.spark()
+
+
+def _shown(result: Result, width: int, *, terminal: bool) -> list[str]:
+    screen = io.StringIO()
+    result.show(console=Console(file=screen, width=width, force_terminal=terminal, no_color=True))
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", screen.getvalue())
+    return [line.rstrip() for line in plain.splitlines()]
+
+
+def test_a_table_that_does_not_fit_is_shown_a_row_below_another_and_a_pipe_gets_whole_lines() -> None:
+    names = [f"column_{number}" for number in range(12)]
+    result = Result.of(names, [[f"value {number}" for number in range(12)], [None] * 12])
+    lines = _shown(result, 80, terminal=True)
+    assert lines[:2] == ["── row 1 ──", " column_0 value 0"]
+    assert "column_11 NULL" in lines
+    assert max(len(line) for line in lines) <= 80
+    piped = _shown(result, 80, terminal=False)
+    assert len(piped) == 5, "names, a rule, two rows and their count"
+    assert "value 0" in piped[2]
+    assert "value 11" in piped[2]
+    wide = _shown(result, 200, terminal=True)
+    assert len(wide) == 5
 
 
 def test_html_of_a_result_is_escaped() -> None:

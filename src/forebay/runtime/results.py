@@ -13,7 +13,9 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
+from rich.measure import Measurement
 from rich.table import Table
+from rich.text import Text
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 SHOWN_ROWS = 50
+WIDEST = 100_000  # columns of a line that does not wrap
 HEAD_ROWS = 20  # as many as a person at a prompt or in a notebook wants to see without asking
 
 
@@ -153,7 +156,7 @@ class Result:
         if self.done:
             console.print(self.done, markup=False, highlight=False)
         if columns := self._columns():
-            console.print(self._rich(columns, limit))
+            self._print(columns, limit, console)
             rows = len(self)
             hidden = rows - limit
             count = f"{rows} row" + ("" if rows == 1 else "s")
@@ -161,7 +164,21 @@ class Result:
                 f"({count}{f', {hidden} not shown' if hidden > 0 else ''})", style="dim", highlight=False
             )
         for note in self.notes:
-            console.print(note, markup=False, highlight=False)
+            console.print(note, markup=False, highlight=False, soft_wrap=True)
+
+    def _print(self, columns: Mapping[str, bool], limit: int, console: Console) -> None:
+        """As a table where it fits; else a row below another for a person, and lines that do not wrap for a pipe."""
+        grid = self._rich(columns, limit)
+        width = Measurement.get(console, console.options.update(max_width=WIDEST), grid).maximum
+        if width <= console.width:
+            console.print(grid)
+        elif console.is_terminal:
+            for number, row in enumerate(self._head(limit), 1):
+                console.print(f"── row {number} ──", style="dim", highlight=False)
+                console.print(_upright(row))
+        else:
+            console.width = width
+            console.print(grid)
 
     def _rich(self, columns: Mapping[str, bool], limit: int) -> Table:
         grid = Table(show_edge=False, pad_edge=False, header_style="bold")
@@ -221,6 +238,16 @@ class Result:
                 console.print(first._rich(columns, HEAD_ROWS))
             lines = [*lines, *(line.rstrip() for line in captured.get().splitlines()), self._more(first)]
         return "\n".join((*lines, *self.notes))
+
+
+def _upright(row: Mapping[str, Any]) -> Table:
+    """A row with a column a line, for screens that are narrower than it."""
+    grid = Table.grid(padding=(0, 1))
+    grid.add_column(style="bold", justify="right", no_wrap=True)
+    grid.add_column(overflow="fold")
+    for name, value in row.items():
+        grid.add_row(name, Text(text(value)))
+    return grid
 
 
 def text(value: Any) -> str:
