@@ -14,7 +14,8 @@ from forebay.answers.question import SortKey
 _ALL_BUT_SIGN = 0x7FFF_FFFF_FFFF_FFFF
 
 
-def sort(rows: pa.Table, order: Sequence[SortKey]) -> pa.Table:
+def places(rows: pa.Table, order: Sequence[SortKey], first: int | None) -> pa.Array:
+    """The places of the rows in this order, of all or of the first so many."""
     columns: list[Any] = []
     keys: list[tuple[str, str]] = []
     for key in order:
@@ -25,7 +26,9 @@ def sort(rows: pa.Table, order: Sequence[SortKey]) -> pa.Table:
         keys.append((str(len(columns)), "descending" if key.descending else "ascending"))
         columns.append(values)
     keyed = pa.Table.from_arrays(columns, names=[str(place) for place in range(len(columns))])
-    return rows.take(pc.sort_indices(keyed, sort_keys=keys))
+    if first is None or first >= rows.num_rows:
+        return pc.sort_indices(keyed, sort_keys=keys)
+    return pc.select_k_unstable(keyed, first, sort_keys=keys)
 
 
 def same(column: Any) -> Any:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
 
-from forebay.answers.ordering import sort
+from forebay.answers.ordering import places
 from forebay.answers.question import Question
 from forebay.answers.totals import distinct, group
 from forebay.source.filters import matching
@@ -23,8 +23,10 @@ def run(question: Question, batches: Iterable[pa.RecordBatch], schema: pa.Schema
     elif question.distinct:
         rows = distinct(rows, [output.column for output in question.outputs])
     if question.order:
-        rows = sort(rows, question.order)
-    rows = rows.slice(question.offset, question.limit)
+        last = None if question.limit is None else question.offset + question.limit
+        rows = rows.take(places(rows, question.order, last).slice(question.offset))
+    else:
+        rows = rows.slice(question.offset, question.limit)
     columns = [rows.column(output.column) for output in question.outputs]
     return pa.Table.from_arrays(columns, schema=question.schema)
 
