@@ -6,79 +6,116 @@ import datetime as dt
 import math
 from dataclasses import dataclass
 from decimal import Decimal
+from random import Random
 from typing import Any
 
 import pyarrow as pa
 from hypothesis import strategies as st
 
-FLOATS = st.sampled_from(
-    [0.0, -0.0, math.nan, math.inf, -math.inf, 1.5, -2.25, 0.1, 16777217.0, 1e300, 5e-324]
-)
-SINGLE = st.sampled_from([0.0, -0.0, math.nan, math.inf, -math.inf, 1.5, -2.25, 16777216.0]) | st.floats(
-    width=32
-)
-TEXTS = st.sampled_from(
-    ["", "a", "A", "b", "ä", "z", "\U0001f600", "\uffff", "a b", "null", "it's", "1"]
-) | st.text(st.characters(codec="utf-8", exclude_characters="\\"), max_size=3)
-
-
-def whole(bits: int) -> st.SearchStrategy[int]:
-    limit = 2 ** (bits - 1)
-    return (
-        st.sampled_from([0, 1, -1, 2, limit - 1, -limit])
-        | st.integers(-5, 5)
-        | st.integers(-limit, limit - 1)
-    )
-
-
-def decimals(precision: int, scale: int) -> st.SearchStrategy[Decimal]:
-    limit = 10**precision - 1
-    numbers = st.sampled_from([0, 1, -1, limit, -limit]) | st.integers(-99, 99) | st.integers(-limit, limit)
-    return numbers.map(lambda number: Decimal((int(number < 0), tuple(map(int, str(abs(number)))), -scale)))
-
-
-MOMENTS = st.datetimes(dt.datetime(1, 1, 1), dt.datetime(9999, 12, 31)) | st.sampled_from(
-    [dt.datetime(1970, 1, 1), dt.datetime(1969, 12, 31, 23, 59, 59, 999999), dt.datetime(2026, 1, 15, 10)]
-)
-DAYS = st.dates() | st.sampled_from([dt.date(1, 1, 1), dt.date(1582, 10, 10), dt.date(2026, 1, 15)])
 NESTED = pa.struct([pa.field("a", pa.int64(), nullable=False), pa.field("b", pa.list_(pa.string()))])
-
-SCALARS: dict[str, tuple[pa.DataType, st.SearchStrategy[Any]]] = {
-    "i8": (pa.int8(), whole(8)),
-    "i16": (pa.int16(), whole(16)),
-    "i32": (pa.int32(), whole(32)),
-    "i64": (pa.int64(), whole(64)),
-    "few": (pa.int64(), st.integers(0, 2)),
-    "Price": (pa.float64(), FLOATS),
-    "f": (pa.float32(), SINGLE),
-    "name": (pa.string(), TEXTS),
-    "data": (pa.binary(), st.binary(max_size=3)),
-    "flag": (pa.bool_(), st.booleans()),
-    "d5": (pa.decimal128(5, 2), decimals(5, 2)),
-    "d20": (pa.decimal128(20, 4), decimals(20, 4)),
-    "d38": (pa.decimal128(38, 10), decimals(38, 10)),
-    "tiny": (pa.decimal128(38, 38), decimals(38, 38)),
-    "day": (pa.date32(), DAYS),
-    "ts": (pa.timestamp("us", "UTC"), MOMENTS.map(lambda at: at.replace(tzinfo=dt.UTC))),
-    "ntz": (pa.timestamp("us"), MOMENTS),
+FLOATS = [
+    0.0,
+    -0.0,
+    math.nan,
+    math.inf,
+    -math.inf,
+    1.5,
+    -2.25,
+    0.1,
+    16777216.0,
+    16777217.0,
+    1e300,
+    5e-324,
+    -7.5,
+]
+TEXTS = [
+    "",
+    "a",
+    "A",
+    "b",
+    "ä",
+    "z",
+    "zz",
+    "\U0001f600",
+    "\uffff",
+    "a b",
+    "null",
+    "it's",
+    "1",
+    "\x00",
+    "1970-01-01",
+]
+MOMENTS = [
+    dt.datetime(1, 1, 1), dt.datetime(1582, 10, 10), dt.datetime(1969, 12, 31, 23, 59, 59, 999999),
+    dt.datetime(1970, 1, 1), dt.datetime(2026, 1, 15), dt.datetime(2026, 1, 15, 10, 0, 0, 1),
+    dt.datetime(9999, 12, 31, 23, 59, 59, 999999),
+]  # fmt: skip
+BITS = {"i8": 8, "i16": 16, "i32": 32, "i64": 64}
+DIGITS = {"d5": (5, 2), "d12": (12, 2), "d20": (20, 4), "d38": (38, 10), "tiny": (38, 38)}
+KINDS: dict[str, pa.DataType] = {
+    **{name: getattr(pa, f"int{bits}")() for name, bits in BITS.items()},
+    "few": pa.int64(),
+    "Price": pa.float64(),
+    "f": pa.float32(),
+    "name": pa.string(),
+    "data": pa.binary(),
+    "flag": pa.bool_(),
+    **{name: pa.decimal128(*digits) for name, digits in DIGITS.items()},
+    "day": pa.date32(),
+    "ts": pa.timestamp("us", "UTC"),
+    "ntz": pa.timestamp("us"),
 }
-PARTED: dict[str, tuple[pa.DataType, st.SearchStrategy[Any]]] = {
-    "st": (NESTED, st.fixed_dictionaries({"a": whole(64), "b": st.none() | st.lists(st.none() | TEXTS, max_size=2)})),
-    "arr": (pa.list_(pa.float64()), st.lists(st.none() | FLOATS, max_size=3)),
-    "m": (pa.map_(pa.string(), pa.int64()), st.dictionaries(TEXTS, st.none() | whole(64), max_size=2).map(
-        lambda found: list(found.items())
-    )),
-}  # fmt: skip
-COLUMNS = SCALARS | PARTED
-SCHEMA = pa.schema([pa.field(name, kind) for name, (kind, _) in COLUMNS.items()])
-ROWS = st.lists(
-    st.fixed_dictionaries({name: st.none() | some for name, (_, some) in COLUMNS.items()}), max_size=12
-)
-NUMBERS = ("i8", "i16", "i32", "i64", "few", "d5", "d20", "d38", "tiny")
+PARTED = {"st": NESTED, "arr": pa.list_(pa.float64()), "m": pa.map_(pa.string(), pa.int64())}
+COLUMNS = KINDS | PARTED
+NUMBERS = (*BITS, "few", *DIGITS)
 
 
-def table(rows: list[dict[str, Any]]) -> pa.Table:
-    return pa.Table.from_pylist(rows, SCHEMA)
+def value(name: str, random: Random, *, extreme: bool = True) -> Any:
+    """One that a column may hold: often one of a few, so that values meet again, and the ends of its type."""
+    if name in BITS or name in DIGITS:
+        limit = 2 ** (BITS[name] - 1) if name in BITS else 10 ** DIGITS[name][0] - 1
+        ends = [limit - 1, -limit] if extreme else [5]
+        whole = random.choice(
+            [0, 1, -1, random.choice(ends), random.randint(-9, 9), random.randint(-limit, limit - 1)]
+        )
+        if not extreme:
+            whole %= 10**9 + 7 if limit > 10**9 else 97
+        return (
+            whole
+            if name in BITS
+            else Decimal((int(whole < 0), tuple(map(int, str(abs(whole)))), -DIGITS[name][1]))
+        )
+    moment = random.choice(
+        [*MOMENTS, MOMENTS[3] + dt.timedelta(microseconds=random.randint(-(10**16), 10**16))]
+    )
+    text = random.choice([*TEXTS, chr(random.randint(0x20, 0x7E)).replace("\\", "/")])
+    made: dict[str, Any] = {
+        "few": random.randint(0, 2),
+        "Price": random.choice([*FLOATS, random.uniform(-9, 9)]),
+        "f": random.choice([*FLOATS[:9], -7.5]),
+        "name": text,
+        "data": text.encode(),
+        "flag": random.random() < 0.5,
+        "day": moment.date(),
+        "ts": moment.replace(tzinfo=dt.UTC),
+        "ntz": moment,
+        "st": {"a": random.randint(-9, 9), "b": random.choice([None, [], [None, text]])},
+        "arr": random.choice([[], [None, random.choice(FLOATS)], [1.5]]),
+        "m": random.choice([[], [(text, None)], [("a", 1), ("b", 2)]]),
+    }
+    return made[name]
+
+
+def table(rows: int, seed: int, *, extreme: bool = True) -> pa.Table:
+    random = Random(seed)
+    columns = {
+        name: [None if random.random() < 0.15 else value(name, random, extreme=extreme) for _ in range(rows)]
+        for name in COLUMNS
+    }
+    return pa.table({name: pa.array(values, COLUMNS[name]) for name, values in columns.items()})
+
+
+TABLES = st.builds(table, st.sampled_from([0, 1, 7, 60]), st.integers(0, 2**32))
 
 
 @dataclass(frozen=True)
@@ -98,36 +135,36 @@ def cased(name: str) -> st.SearchStrategy[str]:
 
 @st.composite
 def literals(draw: st.DrawFn, name: str) -> str:
-    value = draw(SCALARS[name][1])
-    if isinstance(value, bool):
-        return str(value).upper()
-    if isinstance(value, str):
-        return "'" + value.replace("'", "''") + "'"
-    if isinstance(value, dt.datetime):
-        text = value.replace(tzinfo=None).isoformat(sep=draw(st.sampled_from(" T")))
-        day = value.date().isoformat()
+    found = value(name, draw(st.randoms(use_true_random=False)))
+    if isinstance(found, bool):
+        return str(found).upper()
+    if isinstance(found, str):
+        return "'" + found.replace("'", "''") + "'"
+    if isinstance(found, dt.datetime):
+        text = found.replace(tzinfo=None).isoformat(sep=draw(st.sampled_from(" T")))
+        day = found.date().isoformat()
         return draw(st.sampled_from([f"'{text}'", f"TIMESTAMP '{text}'", f"DATE '{day}'", f"'{day}'"]))
-    if isinstance(value, dt.date):
-        return draw(st.sampled_from(["", "DATE "])) + f"'{value.isoformat()}'"
-    if isinstance(value, float):
-        if not math.isfinite(value):
-            value = 7.5
+    if isinstance(found, dt.date):
+        return draw(st.sampled_from(["", "DATE "])) + f"'{found.isoformat()}'"
+    if isinstance(found, float):
+        if not math.isfinite(found):
+            found = 7.5
         forms = [
-            f"{value:.17e}",
-            repr(round(value, 3)) if abs(value) < 1e6 else "12.5",
+            f"{found:.17e}",
+            repr(round(found, 3)) if abs(found) < 1e6 else "12.5",
             "3",
             "-0.0",
             "16777217",
         ]
         return draw(st.sampled_from(forms)).replace("e-324", "e-300")
-    if isinstance(value, Decimal):
-        return draw(st.sampled_from([f"{value:f}", "0", "1.5", "-2"])) if name != "tiny" else f"{value:f}"
-    return str(value)
+    if isinstance(found, Decimal):
+        return draw(st.sampled_from([f"{found:f}", "0", "1.5", "-2"])) if name != "tiny" else f"{found:f}"
+    return str(found)
 
 
 @st.composite
 def comparisons(draw: st.DrawFn) -> str:
-    name = draw(st.sampled_from([name for name in SCALARS if name != "data"]))
+    name = draw(st.sampled_from([name for name in KINDS if name != "data"]))
     column = draw(cased(name))
     kind = draw(
         st.sampled_from(
@@ -192,9 +229,9 @@ def selections(draw: st.DrawFn) -> Query:
     distinct = draw(st.booleans()) and draw(st.booleans())
     where = f" WHERE {draw(CONDITIONS)}" if draw(st.booleans()) else ""
     if not distinct and draw(st.integers(0, 4)) == 0:
-        listed, names = "*", [(place, name) for place, name in enumerate(COLUMNS) if name in SCALARS]
+        listed, names = "*", [(place, name) for place, name in enumerate(COLUMNS) if name in KINDS]
     else:
-        pool = list(SCALARS) if distinct else list(COLUMNS)
+        pool = list(KINDS) if distinct else list(COLUMNS)
         chosen = draw(st.lists(st.sampled_from(pool), min_size=1, max_size=4, unique=True))
         aliases = [draw(st.none() | st.just(f"a{place}") | st.just("few")) for place in range(len(chosen))]
         if aliases.count("few") + ("few" in chosen) > 1:
@@ -204,7 +241,7 @@ def selections(draw: st.DrawFn) -> Query:
         names = [
             (place, alias or name)
             for place, (name, alias) in enumerate(zip(chosen, aliases, strict=True))
-            if name in SCALARS
+            if name in KINDS
         ]
     keys, order = draw(ordered(names))
     word = "DISTINCT " if distinct else ""
@@ -219,7 +256,7 @@ def totals(draw: st.DrawFn) -> str:
     if function in ("sum", "avg"):
         pool = NUMBERS if function == "sum" else tuple(name for name in NUMBERS if name != "d5")
         return f"{function}({draw(cased(draw(st.sampled_from(pool))))})"
-    pool = tuple(COLUMNS) if function == "COUNT" else tuple(SCALARS)
+    pool = tuple(COLUMNS) if function == "COUNT" else tuple(KINDS)
     return f"{function}({draw(cased(draw(st.sampled_from(pool))))})"
 
 
