@@ -35,9 +35,10 @@ _IN_ADDRESS = re.compile(r"(://[^\s'/@:]*:)([^\s'/@]*)(@)")
 _QUERY = re.compile(
     r"""(?:EXPLAIN\s+)?
         (?:\(\s*)*
-        (?:SELECT|VALUES|WITH\s+[\w`"]+\s+AS|CREATE\s+(?:OR\s+REPLACE\s+)?MATERIALIZED\s+VIEW
+        (?:SELECT|VALUES|WITH\s+[\w`"]+\s+AS
+          |CREATE\s+(?:OR\s+REPLACE\s+)?MATERIALIZED\s+VIEW(?!(?:(?!\bAS\b).)*\()  # nothing in front of AS
           |SHOW|DESC|DESCRIBE|DROP|SUBSCRIBE|REPLAY|DISCARD|REOPEN|RECOVER)\b""",
-    re.IGNORECASE | re.VERBOSE,
+    re.IGNORECASE | re.VERBOSE | re.DOTALL,
 )
 _OPTIONS = re.compile(rf"source\b|kafka|connector|registry|sasl|ssl|{_SECRET.pattern}", re.IGNORECASE)
 

@@ -91,16 +91,15 @@ def test_a_restart_goes_on_where_it_stood_and_definitions_are_kept(tmp_path: Pat
             db.execute(f"CREATE MATERIALIZED VIEW {source} AS SELECT id FROM {source}")
         assert_exact(db, 60)
 
-        # A replacement that Spark refuses leaves the old view as it was; one that it takes starts anew.
+        # A replacement that Spark refuses leaves the old view as it was; one that it takes begins where the source did.
         for wrong in ("nosuch", "id, id"):
             with pytest.raises(Exception, match="FB1"):
                 db.execute(f"CREATE OR REPLACE MATERIALIZED VIEW plain AS SELECT {wrong} FROM {source}")
         assert_exact(db, 60)
-        cluster.commit(source, topic, {0: 21, 1: 20, 2: 20})
         db.execute(f"CREATE OR REPLACE MATERIALIZED VIEW plain AS SELECT id + 1 AS next FROM {source}")
         cluster.produce(topic, events([60]))
         caught_up(db)
-        assert rows(db, "SELECT next FROM plain") == [(61,)]
+        assert rows(db, "SELECT next FROM plain ORDER BY next") == [(number,) for number in range(1, 62)]
         assert [d.split()[1] for (d,) in rows(db, "SHOW CREATE VIEW plain")] == ["MATERIALIZED"]
 
 

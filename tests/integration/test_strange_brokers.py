@@ -381,7 +381,7 @@ def test_letters_that_cannot_be_sent_from_native_code_are_handed_back(
     server.on_produce = lambda: error
     server.log = [batch(0, [b"x"] * 5)]
     settings = [("bootstrap.servers", server.bootstrap_servers)]
-    letters = module.Letters(settings, server.topic, "s", True, 1 << 20, 5000)
+    letters = module.Letters(settings, server.topic, "s", True, 1 << 20, 5000, {})
     schema = pa.schema([pa.field("n", pa.int64())])
     found = module.Reader(settings, ("json", schema, {}), None, schema, ["0"], (10, 1 << 20, 1 << 20))
     found.add(server.topic, 0, 0, 5)

@@ -35,6 +35,7 @@ from forebay.errors import (
 from forebay.runtime import checkpoints
 from forebay.runtime.commits import GroupCommitter
 from forebay.runtime.lock import ViewLock
+from forebay.runtime.positions import earlier
 from forebay.runtime.query import RunningQuery
 from forebay.runtime.results import Result
 from forebay.views.paths import ViewPaths
@@ -326,3 +327,13 @@ def test_a_source_whose_commits_fail_holds_up_no_other() -> None:
         assert time.monotonic() < eventually_committed
         time.sleep(0.01)
     committer.close(timeout_s=0.1)
+
+
+def test_what_two_views_have_behind_them_is_the_lesser_offset_of_each_partition() -> None:
+    """Each may lead in another partition, so neither position as a whole would do."""
+    one = {"source": "s", "topics": {"t": {"id": "x", "partitions": {"0": 100, "1": 1}}}}
+    other = {"source": "s", "topics": {"t": {"id": "x", "partitions": {"0": 40, "1": 9, "2": 5}}}}
+    assert earlier(one, other) == {
+        "source": "s",
+        "topics": {"t": {"id": "x", "partitions": {"0": 40, "1": 1}}},
+    }

@@ -24,7 +24,9 @@ def test_what_a_body_raises_is_reported_and_logged(caplog: pytest.LogCaptureFixt
         threads.start("forebay-once", body, heard.append).join(10)
     assert [str(error) for error in heard] == ["strange"]
     assert "forebay-once" in caplog.text
-    assert "ValueError: strange" in caplog.text
+    [record] = [each for each in caplog.records if each.name == "forebay.threads"]
+    assert record.exc_info is not None
+    assert str(record.exc_info[1]) == "strange"
 
 
 def test_a_report_that_raises_is_logged_too(caplog: pytest.LogCaptureFixture) -> None:

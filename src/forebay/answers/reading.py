@@ -296,4 +296,7 @@ def _is_number(node: Any) -> bool:
 
 def _text(node: Any) -> str:
     """A part of the query for EXPLAIN, as near to what the user wrote as sqlglot has it."""
-    return str(node.sql(dialect="forebay", comments=False))
+    try:
+        return str(node.sql(dialect="forebay", comments=False))
+    except ValueError:  # a node of our own has no text that sqlglot knows
+        return f"a {type(node).__name__}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable, Iterator
 
 from prompt_toolkit import PromptSession
@@ -51,17 +52,17 @@ def loop(session: Session, output: Output) -> None:
     while True:
         try:
             statement = _read(prompt)
+            word = statement.rstrip("; \n\t").lower()
+            if word in ("exit", "quit", "\\q"):
+                return
+            if word in ("help", "\\h", "?"):
+                words.print(HELP, markup=False, highlight=False)
+            elif word:
+                _one(session, statement, output)
         except KeyboardInterrupt:
             continue
         except EOFError:
             return
-        word = statement.rstrip("; \n\t").lower()
-        if word in ("exit", "quit", "\\q"):
-            return
-        if word in ("help", "\\h", "?"):
-            words.print(HELP, markup=False, highlight=False)
-        elif word:
-            _one(session, statement, output)
 
 
 def _read(prompt: PromptSession[str]) -> str:
@@ -100,19 +101,28 @@ def _one(session: Session, statement: str, output: Output) -> None:
 
 
 def _next(results: Iterator[Result]) -> Result | None:
-    """The next result. A thread of its own makes it: a statement that Ctrl-C breaks off would be half done."""
+    """The next result. A thread of its own makes it: a statement that Ctrl-C broke off would be half done."""
     found: list[Result | None] = []
     failures: list[Exception] = []
-    thread = threads.start(
-        "forebay-statement", lambda: found.append(next(results, None)), failures.append, logged=False
-    )
+    # Not Thread.join(): one that Ctrl-C interrupts takes the thread for ended (Python 3.11).
+    done = threading.Event()
+
+    def work() -> None:
+        try:
+            found.append(next(results, None))
+        except Exception as error:
+            failures.append(error)
+        finally:
+            done.set()
+
+    threads.start("forebay-statement", work, failures.append, logged=False)
     with words.status("…"):
-        while thread.is_alive():
+        while not done.is_set():
             try:
-                thread.join()
+                done.wait()
             except KeyboardInterrupt:
-                words.print("this statement cannot be broken off; it ends by itself", style="dim")
-    if failures:
+                words.print("Ctrl-C does not stop this statement; it ends by itself", style="dim")
+    if not found:
         raise failures[0]
     return found[0]
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 import uuid
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from forebay import threads
@@ -13,25 +15,37 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
-def collect(frame: DataFrame) -> pa.Table:
-    """Run a query and wait for its rows.
+def collect(query: Callable[[], DataFrame]) -> pa.Table:
+    """Plan a query, run it and wait for its rows.
 
-    A thread of its own asks Spark: Ctrl-C in the middle of a call would leave an answer behind that the next call takes
-    for its own. It cancels this query alone; those of views go on.
+    A thread of its own talks to Spark: Ctrl-C in the middle of a call would leave an answer behind that the next call
+    takes for its own. It cancels this query alone; those of views go on.
     """
-    context, group = frame.sparkSession.sparkContext, f"forebay-select-{uuid.uuid4().hex}"
+    from pyspark import SparkContext
+
+    group = f"forebay-select-{uuid.uuid4().hex}"
     tables: list[pa.Table] = []
     failures: list[Exception] = []
+    # Not Thread.join(): one that Ctrl-C interrupts takes the thread for ended (Python 3.11).
+    done = threading.Event()
 
     def work() -> None:
-        context.setJobGroup(group, "SELECT", interruptOnCancel=True)
-        tables.append(frame.toArrow())
+        try:
+            frame = query()
+            frame.sparkSession.sparkContext.setJobGroup(group, "SELECT", interruptOnCancel=True)
+            tables.append(frame.toArrow())
+        except Exception as error:
+            failures.append(error)
+        finally:
+            done.set()
 
-    thread = threads.start("forebay-select", work, failures.append, logged=False)
+    threads.start("forebay-select", work, failures.append)
     try:
-        thread.join()
+        done.wait()
     except KeyboardInterrupt:
-        context.cancelJobGroup(group)
+        # Its job may be still to come: Ctrl-C while the query is planned must not leave it running for ever.
+        if (context := SparkContext._active_spark_context) is not None:
+            context._jsc.sc().cancelJobGroupAndFutureJobs(group)
         raise
     with ours():
         if failures:

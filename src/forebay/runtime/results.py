@@ -101,7 +101,7 @@ class Result:
             return found
         from forebay.runtime.collect import collect
 
-        return collect(frame() if limit is None else frame().limit(limit))
+        return collect(frame if limit is None else lambda: frame().limit(limit))
 
     def spark(self) -> DataFrame:
         """The query as a Spark DataFrame that has not run yet."""
