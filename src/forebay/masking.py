@@ -36,9 +36,9 @@ _QUERY = re.compile(
     r"""(?:EXPLAIN\s+)?
         (?:\(\s*)*
         (?:SELECT|VALUES|WITH\s+[\w`"]+\s+AS
-          |CREATE\s+(?:OR\s+REPLACE\s+)?MATERIALIZED\s+VIEW(?!(?:(?!\bAS\b).)*\()  # nothing in front of AS
+          |CREATE\s+(?:OR\s+REPLACE\s+)?MATERIALIZED\s+VIEW\s+(?:IF\s+NOT\s+EXISTS\s+)?(?:\w+|"[^"]*"|`[^`]*`)\s+AS
           |SHOW|DESC|DESCRIBE|DROP|SUBSCRIBE|REPLAY|DISCARD|REOPEN|RECOVER)\b""",
-    re.IGNORECASE | re.VERBOSE | re.DOTALL,
+    re.IGNORECASE | re.VERBOSE,
 )
 _OPTIONS = re.compile(rf"source\b|kafka|connector|registry|sasl|ssl|{_SECRET.pattern}", re.IGNORECASE)
 
