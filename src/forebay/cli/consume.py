@@ -143,7 +143,7 @@ def _messages(
     from forebay.kafka.tail import read, start_of
 
     cluster = Cluster(bound)
-    moved, count = time.monotonic(), 0
+    moved, count = float("inf"), 0  # until the brokers are found nothing can come
 
     def idle() -> None:
         if timeout is not None and time.monotonic() - moved >= timeout:
@@ -158,6 +158,7 @@ def _messages(
         if not keys:
             raise OptionValueError(f"there is no partition {partition}", option="partition")
         position = patiently(lambda: start_of(cluster, keys, start))
+        moved = time.monotonic()
         for messages in read(cluster, bound, position, follow=follow, idle=idle, lost=lost):
             moved = time.monotonic()
             for message in messages:
