@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
+import threading
 import time
 from collections.abc import Generator, Iterator, Sequence
 from enum import StrEnum
@@ -93,12 +95,13 @@ def consume(
     if topic is None and source is None:
         raise MissingOptionError("which topic?", option="topic", remedy="forebay consume TOPIC, or --source")
     bound, decoder, topics = _opened(topic, source, brokers, set_, home)
-    stream = _messages(bound, topics, start, partition, follow, timeout, limit)
+    # Not KeyboardInterrupt: raised inside the client's C code it comes out as a SystemError.
+    stopped = threading.Event()
+    signal.signal(signal.SIGINT, lambda number, frame: stopped.set())
+    stream = _messages(bound, topics, start, partition, follow, timeout, limit, stopped)
     try:
         _print(islice(stream, limit), output, hex_, decoder)
         sys.stdout.flush()
-    except KeyboardInterrupt:
-        return  # the way to end --follow
     except BrokenPipeError:
         # head has seen enough; what is still buffered has nowhere to go.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -138,7 +141,9 @@ def _messages(
     follow: bool,
     timeout: float | None,
     limit: int | None,
+    stopped: threading.Event,
 ) -> Generator[Message, None, None]:
+    """The records, until there are no more to wait for, or Ctrl-C has `stopped` it: the way to end --follow."""
     from forebay.kafka.admin import Cluster, partitions_of
     from forebay.kafka.tail import read, start_of
 
@@ -146,6 +151,8 @@ def _messages(
     moved, count = float("inf"), 0  # until the brokers are found nothing can come
 
     def idle() -> None:
+        if stopped.is_set():
+            raise _StoppedError
         if timeout is not None and time.monotonic() - moved >= timeout:
             raise _QuietError
 
@@ -162,8 +169,12 @@ def _messages(
         for messages in read(cluster, bound, position, follow=follow, idle=idle, lost=lost):
             moved = time.monotonic()
             for message in messages:
+                if stopped.is_set():
+                    return
                 count += 1
                 yield message
+    except _StoppedError:
+        return
     except _QuietError:
         if limit is not None and count < limit:
             raise WaitTimeoutError(
@@ -171,6 +182,10 @@ def _messages(
             ) from None
     finally:
         cluster.close()
+
+
+class _StoppedError(Exception):
+    """Ctrl-C."""
 
 
 class _QuietError(Exception):

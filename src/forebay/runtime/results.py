@@ -6,6 +6,7 @@ import html
 import io
 import json
 import shutil
+import sys
 from collections import namedtuple
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -233,9 +234,12 @@ class Result:
         first = self.head()
         lines = [self.done] if self.done else []
         if columns := first._columns():
-            console = Console(file=io.StringIO(), width=shutil.get_terminal_size((120, 40)).columns)
+            width = shutil.get_terminal_size((120, 40)).columns
+            console = Console(
+                file=io.StringIO(), width=width, force_terminal=sys.stdout.isatty(), color_system=None
+            )
             with console.capture() as captured:
-                console.print(first._rich(columns, HEAD_ROWS))
+                first._print(columns, HEAD_ROWS, console)
             lines = [*lines, *(line.rstrip() for line in captured.get().splitlines()), self._more(first)]
         return "\n".join((*lines, *self.notes))
 
