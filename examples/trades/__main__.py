@@ -74,6 +74,7 @@ def main() -> int:
     parser.add_argument("--per-second", type=int, default=15_000)
     asked = parser.parse_args()
     logging.basicConfig(level=logging.WARNING, format="%(message)s")
+    logging.getLogger("forebay.errors").setLevel(logging.ERROR)  # rejected records are in the account
     shutil.rmtree(HOME, ignore_errors=True)
     console.print("Forebay demo: trades → Kafka → Spark → one-minute bars", style="bold")
     with console.status("starting Kafka (the first time it is downloaded, about 45 MB) …"):
@@ -114,7 +115,8 @@ def watch(session: forebay.Session, producer: TradeProducer, bars: Bars) -> None
         while True:
             alive = producer.is_alive()
             query = session.queries()[0]
-            line = f"{query.records:,} read, {query.records_per_second:,.0f}/s, lag {query.lag or 0:,}, batch {query.batch_ms:,} ms"
+            lag = "–" if query.lag is None else f"{query.lag:,}"
+            line = f"{query.records:,} read, {query.records_per_second:,.0f}/s, lag {lag}, batch {query.batch_ms:,} ms"
             progress.update(task, completed=producer.sent, line=line)
             live.update(Group(progress, "", bars.table()))
             if not console.is_terminal and time.monotonic() - last > 5:
@@ -165,6 +167,7 @@ Next:
 """,
         highlight=False,
         markup=False,
+        soft_wrap=True,  # a command stays one line, to be copied
     )
     return 0
 

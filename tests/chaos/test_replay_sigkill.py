@@ -33,7 +33,7 @@ WITHIN_S = 0.02  # the others: within about the time that a transaction takes, a
 def replay(home: Path, log: Path) -> subprocess.Popen[bytes]:
     with log.open("wb") as words:
         return subprocess.Popen(
-            [sys.executable, "-m", "forebay", "dlq", "replay", "--home", str(home)],
+            [sys.executable, "-m", "forebay", "dlq", "replay", "--all", "--home", str(home)],
             stdout=words,
             stderr=words,
             stdin=subprocess.DEVNULL,

@@ -12,6 +12,7 @@ from uuid import UUID
 
 import pytest
 from boards import artifact, board, records, run, until
+from confluent_kafka import TopicPartition
 from support import Cluster, unique
 from typer.testing import CliRunner
 
@@ -371,3 +372,15 @@ def test_the_command_shows_artifacts_and_replays_them(cluster: Cluster) -> None:
     assert call("replay", "someone", "--dry-run", "-o", "jsonl")[0]["count"] == 2
     lag = call("lag", unique("nobody"), "-o", "jsonl")
     assert sum(each["lag"] for each in lag) == 2
+    # The group that is meant without a name is the one of agents on these topics.
+    consumer = cluster.consumer(f"{prefix}orchestrator")
+    ends = [
+        TopicPartition(f"{prefix}artifacts", number, end)
+        for number, (_, end) in cluster.watermarks(f"{prefix}artifacts").items()
+    ]
+    consumer.commit(offsets=ends, asynchronous=False)
+    consumer.close()
+    assert sum(each["lag"] for each in call("lag", "-o", "jsonl")) == 0
+    where = ["--brokers", cluster.bootstrap_servers, "--prefix", prefix]
+    head, *_ = CliRunner().invoke(board_app, ["lag", *where]).stdout.splitlines()
+    assert head.split() == ["partition", "┃", "lag"]

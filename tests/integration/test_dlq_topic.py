@@ -85,10 +85,12 @@ def test_a_pools_letters_are_found_by_their_topic(board: Board) -> None:
     text = board.run("show", found["bad"]["id"])
     assert "62 61 64" in text  # "bad"
     assert "no such order: bad" in text
-    assert (
-        f"forebay dlq replay --topic {board.dlq} --source {name} --id {found['bad']['id']}"
-        in text.replace("\n", "")
-    )
+    # The remedy can be typed as it is: with the flags that this was found by.
+    where = f"--topic {board.dlq} --brokers {board.cluster.bootstrap_servers} --home {board.home}"
+    assert f"forebay dlq replay --source {name} {where} --id {found['bad']['id']}" in text.replace("\n", "")
+    assert "the handler's traceback:" in text
+    assert 'raise ValueError(f"no such order' in text
+    assert "forebay/pool" not in text  # the frames that called the handler say nothing
     counted = json.loads(board.run("stats", "-o", "json"))
     assert [row["letters"] for row in counted if row["by"] == "total"] == [2]
     assert len(board.run("export").splitlines()) == 2
@@ -102,10 +104,10 @@ def test_a_pools_letter_is_sent_once_and_a_failure_after_that_is_seen(board: Boa
     board.cluster.produce(board.topic, [b"mended", b"hopeless"])
     name, group = unique("billing"), unique("group")
     board.fail(name, [b"mended", b"hopeless"], 2, group_id=group)
-    assert "2 letters" in board.run("replay", "--dry-run")
-    [first] = json.loads(board.run("replay", "-o", "json"))
+    assert "2 letters" in board.run("replay", "--all", "--dry-run")
+    [first] = json.loads(board.run("replay", "--all", "-o", "json"))
     assert (first["source"], first["target"], first["sent"]) == (name, board.topic, 2)
-    [second] = json.loads(board.run("replay", "-o", "json"))
+    [second] = json.loads(board.run("replay", "--all", "-o", "json"))
     assert (second["sent"], second["not_open"]) == (0, 2)
     assert sorted(message.value() for message in board.case.read(board.topic)) == [
         b"hopeless", b"hopeless", b"mended", b"mended",
@@ -122,10 +124,10 @@ def test_two_pools_that_share_a_topic_of_letters_have_each_their_own(board: Boar
         board.fail(name, [b"bad"], 1)
     assert {row["source"] for row in board.rows()} == {first, second}
     with pytest.raises(ForebayError, match="whose letters") as asked:
-        board.run("replay")
+        board.run("replay", "--all")
     assert first in asked.value.remedy
     assert second in asked.value.remedy
-    [done] = json.loads(board.run("replay", "--source", first, "-o", "json"))
+    [done] = json.loads(board.run("replay", "--all", "--source", first, "-o", "json"))
     assert done["sent"] == 1
     assert {row["source"]: row["state"] for row in board.rows()} == {first: "replayed", second: "open"}
 

@@ -22,6 +22,7 @@ from examples.pool import http_calls, metrics, orders, retry, simple, transactio
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from pools import committed, ends, pool_on, run_until, until
 from support import Cluster, eventually, unique
+from terminals import terminal
 
 from forebay.deadletter.letter import Letter
 from forebay.deadletter.outcomes import Outcomes
@@ -151,6 +152,9 @@ def test_a_dead_letter_of_a_handler_is_the_record_with_the_reason_and_durable_be
         1_700_000_000_000,
     )
     assert committed(cluster, pool, topic) == {0: 1}
+    assert letter.stacktrace is not None
+    assert letter.stacktrace.endswith("LookupError: no such customer\n")
+    assert "in handle" in letter.stacktrace
 
 
 def test_a_pool_that_would_read_its_own_letters_is_refused(cluster: Cluster) -> None:
@@ -290,6 +294,38 @@ def test_the_command_ends_in_order_at_sigterm_and_with_the_error_that_halts_it(
     assert "FB4020" in said
     assert "never" in said
     assert "Traceback" not in said
+    assert " lag 0" not in said  # twenty records wait
+
+
+def test_the_traceback_of_a_handler_is_in_the_log_that_says_more(cluster: Cluster, folder: Path) -> None:
+    topic = cluster.make_topic(1)
+    cluster.produce(topic, [b"x"])
+    environment = {**os.environ, "KAFKA_BOOTSTRAP_SERVERS": cluster.bootstrap_servers}
+    done = subprocess.run(
+        [sys.executable, "-m", "forebay", "-v", "pool", "run", "mine:fail", "-t", topic, "-g", unique("group"),
+         "--set", "max.attempts=1", "--set", f"dead.letter.topic={unique('letters')}", "--until-caught-up"],
+        cwd=folder, env=environment, text=True, capture_output=True, timeout=60, check=True,
+    )  # fmt: skip
+    assert "becomes a dead letter after 1 attempts" in done.stderr
+    assert 'raise ValueError("never")' in done.stderr
+
+
+def test_a_live_view_fits_a_narrow_terminal_and_the_log_does_not_tear_it(
+    cluster: Cluster, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = cluster.make_topic(3)
+    cluster.produce(topic, [b"x"] * 30)
+    monkeypatch.chdir(folder)
+    with terminal(
+        folder, "pool", "run", "mine:fail", "-t", topic, "-g", unique("group"), "--set", "max.attempts=1",
+        "--set", "on.error=skip", "--until-caught-up", columns=80, KAFKA_BOOTSTRAP_SERVERS=cluster.bootstrap_servers,
+    ) as shown:  # fmt: skip
+        screen = shown.screen()
+    skips = [line for line in screen if "is skipped after 1 attempts" in line]
+    assert len(skips) == 30
+    assert all(line.startswith("forebay: ") for line in skips)
+    assert sum("30 records" in line and "30 skipped" in line for line in screen) == 1  # one line, once
+    assert sum(line.startswith(("  partition", " partition")) for line in screen) == 1
 
 
 @pytest.mark.parametrize("handler", ["mine", "nowhere:handle", "mine:nothing"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 from protobuf_support import columns
@@ -129,8 +130,21 @@ def test_a_tombstone_has_no_bytes_to_show() -> None:
 def test_the_remedy_names_the_column_and_a_patch() -> None:
     assert "--patch '{\"id\": …}'" in explained(b'{"id": "x"}', format="json").remedy
     assert "declare id without NOT NULL" in explained(b"{}", format="json").remedy
-    assert "replay --with module:function" in explained(b"x,n,true", format="csv").remedy
+    remedy = explained(b"x,n,true", format="csv").remedy
+    assert "forebay dlq replay --source s --id t/0/7 --with module:function" in remedy
     assert "did not write json" in explained(b"{", format="json").remedy
+
+
+def test_a_fault_that_the_letter_words_otherwise_is_the_same_fault() -> None:
+    found = explained(b'{"id": "x"}', format="json")
+    other = replace(found.entry.letter, message="id: a number is wanted here")
+    given = {"bootstrap.servers": "b", "topic": "t", "group.id": "g", "format": "json"}
+    config = SourceConfig("s", "kafka", given, columns(DDL))
+    again = explain(Entry(other, OPEN), config, KAFKA.bind(given), None)
+    assert again.now == "refused, for the same reason"
+    elsewhere = replace(other, field="name")
+    found = explain(Entry(elsewhere, OPEN), config, KAFKA.bind(given), None)
+    assert found.now.startswith("refused: TypeConversion: id: ")
 
 
 def test_a_record_that_the_source_takes_now_needs_a_replay_alone() -> None:

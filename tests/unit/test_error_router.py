@@ -225,6 +225,16 @@ def test_what_became_of_bad_records_is_an_event_of_its_own(caplog: pytest.LogCap
         report.flush()
     assert [record.getMessage() for record in caplog.records] == [
         "event=letters_written source=s count=3 views=v",
-        "event=letters_kept_out source=s count=5 views=w",
+        "event=letters_kept_out source=s count=5 views=w remedy='forebay dlq recover --source s'",
         "event=letters_written source=s count=4 views=v",
+    ]
+    # A log that says no more than it has to says what is missing.
+    assert [record.levelname for record in caplog.records] == ["INFO", "WARNING", "INFO"]
+
+
+def test_an_event_without_an_example_has_none(caplog: pytest.LogCaptureFixture) -> None:
+    report = Report(lambda: 0.0)
+    report.tell("s", "v", "Other", 2, None)
+    assert [record.getMessage() for record in caplog.records] == [
+        "event=records_rejected source=s kind=Other count=2 views=v"
     ]

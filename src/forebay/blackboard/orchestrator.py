@@ -33,6 +33,7 @@ from forebay.blackboard.stats import Stats
 from forebay.blackboard.store import KafkaBlackboardStore
 from forebay.blackboard.writer import HEADROOM, PARTITIONER, Outgoing, most_bytes
 from forebay.deadletter.policy import ErrorPolicy
+from forebay.deadletter.stacktrace import logged_frames
 from forebay.deadletter.topic import ensure_topic
 from forebay.errors import ArtifactError, BlackboardError, OutputError
 from forebay.pool import Pool, Record
@@ -351,6 +352,7 @@ class Orchestrator:
         log.error(
             "event=agent_gave_up agent=%s artifact=%s-%d-%d attempts=%d topic=%s error=%r",
             agent, *job.origin, job.failed + 1, self.store.topics.dlq(agent), error,
+            exc_info=logged_frames(error, log),
         )  # fmt: skip
         now_ms = int(time.time() * 1000)
         value = record.raw or b""

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from forebay.deadletter.letter import REPLAY_ID, Letter
+from forebay.deadletter.stacktrace import stacktrace_of
 from forebay.errors import ArtifactError
 
 Headers = Sequence[tuple[str, bytes | None]]
@@ -118,4 +119,5 @@ def letter_of(
         message=f"attempt {job.failed + 1}: {error}",
         failed_at_ms=now_ms,
         size=len(value),
+        stacktrace=stacktrace_of(error),
     )

@@ -154,20 +154,21 @@ def replay_command(
 
 @board_app.command()
 def lag(
-    group: Annotated[str, typer.Argument(help="the agents' consumer group")] = "flock.orchestrator",
+    group: Annotated[
+        str | None, typer.Argument(help="the agents' consumer group; of these topics' prefix if not given")
+    ] = None,
     brokers: Brokers = None,
     prefix: Prefix = "flock.",
     output: Out = Output.table,
 ) -> None:
     """How many artifacts the agents are behind, partition by partition."""
     store = KafkaBlackboardStore(brokers, topic_prefix=prefix, create_topics=False)
-    monitor = LagMonitor(store.options, store.topics.artifacts, group)
+    monitor = LagMonitor(store.options, store.topics.artifacts, group or f"{prefix}orchestrator")
     try:
-        show_rows(
-            [{"partition": number, "lag": lag} for number, lag in sorted(monitor.lag().items())], output
-        )
+        found = [_Lag(partition, lag) for partition, lag in sorted(monitor.lag().items())]
     finally:
         monitor.close()
+    show_items(_Lag, found, output)
 
 
 def _utc(moment: datetime | None) -> datetime | None:

@@ -74,7 +74,9 @@ def ls(
     Examples: forebay dlq ls -s orders · forebay dlq ls -s orders -w "state = 'open' AND partition = 3" -o jsonl
     """
     with _opened(home) as at:
-        chosen = [narrowed(each, where, kind) for each in Whose.of(source, topic, brokers, config).all(at)]
+        chosen = [
+            narrowed(each, where, kind) for each in Whose.of(home, source, topic, brokers, config).all(at)
+        ]
         if output is Output.jsonl and not limit:
             for letters in chosen:
                 with _watched(letters) as reading:
@@ -120,7 +122,7 @@ def show(
     Examples: forebay dlq show -s orders orders/3/12345 · forebay dlq show -s orders 3/12345 -o json
     """
     with _opened(home) as at:
-        letters = Whose.of(source, topic, brokers, config).one(at)
+        letters = Whose.of(home, source, topic, brokers, config).one(at)
         with _watched(letters) as reading:
             found = reading.explain(id)
         if output is Output.table:
@@ -158,16 +160,27 @@ def stats(
     from forebay.cli.letters import draw_stats, stats_rows
 
     with _opened(home) as at:
-        chosen = [narrowed(each, where, None) for each in Whose.of(source, topic, brokers, config).all(at)]
-        counted: list[tuple[str, Stats]] = []
+        chosen = [
+            narrowed(each, where, None) for each in Whose.of(home, source, topic, brokers, config).all(at)
+        ]
+        counted: list[tuple[DeadLetters, Stats]] = []
         for letters in chosen:
             with _watched(letters) as reading:
-                counted.append((letters.source, reading.stats()))
+                counted.append((letters, reading.stats()))
         if output is not Output.table:
-            show_rows([row for name, found in counted for row in stats_rows(name, found)], output)
+            show_rows(
+                [row for each, found in counted for row in stats_rows(each.source, found, each.kept_out())],
+                output,
+            )
             return
-        for name, found in counted:
-            draw_stats(name, found, Console())
+        for each, found in counted:
+            draw_stats(each.source, found, Console())
+            if kept_out := each.kept_out():
+                words.print(
+                    f"{kept_out:,} more bad records of '{each.source}' have no letter: max_errors_per_second kept them out. "
+                    f"Write them, as long as the topic holds them: forebay dlq recover {each.flags}",
+                    markup=False, highlight=False, soft_wrap=True,
+                )  # fmt: skip
         if not counted:
             _say_none(chosen, topic)
 
@@ -190,6 +203,9 @@ def replay(
             "--with", help="module:function, which takes a Letter and gives bytes, or None to leave it"
         ),
     ] = None,
+    all_: Annotated[bool, typer.Option("--all", help="all open letters")] = False,
+    limit: Annotated[int | None, typer.Option(min=1, help="send so many at most")] = None,
+    rate: Annotated[float | None, typer.Option(min=0.001, help="send so many a second at most")] = None,
     dry_run: DryRun = False,
     unsure: Annotated[
         Literal["sent", "unsent"] | None,
@@ -203,21 +219,26 @@ def replay(
 ) -> None:
     """Send open letters' records again: their own bytes, or repaired ones. Each once, also if this is killed.
 
-    A record that fails again gets a new letter, and its first one becomes failed_again. Ends with 1 if some
-    could not be sent.
+    A record that fails again gets a new letter, and its first one becomes failed_again. A dry run decodes what would be
+    sent, and says what would be refused again. Ends with 1 if some could not be sent.
 
     Examples:
 
-      forebay dlq replay -s orders --dry-run
+      forebay dlq replay -s orders --all --dry-run
+
+      forebay dlq replay -s orders --all --limit 10
 
       forebay dlq replay -s orders -k SchemaMismatch --patch '{"currency": "EUR"}'
 
-      forebay dlq replay -s orders --with repairs:cents_to_euros --to orders-repaired
+      forebay dlq replay -s orders --all --rate 100 --with repairs:cents_to_euros --to orders-repaired
     """
+    must_select(where, kind, id, all_)
     with _opened(home) as at:
-        letters = narrowed(Whose.of(source, topic, brokers, config).one(at), where, kind, id)
+        letters = narrowed(Whose.of(home, source, topic, brokers, config).one(at), where, kind, id)
         with _watched(letters) as reading:
-            report = reading.replay(to=to, patch=patch, repair=with_, dry_run=dry_run, unsure=unsure)
+            report = reading.replay(
+                to=to, patch=patch, repair=with_, dry_run=dry_run, unsure=unsure, limit=limit, rate=rate
+            )
         from forebay.runtime.letter_statements import replayed
 
         _say(replayed(report), output)
@@ -248,7 +269,9 @@ def export(
     Examples: forebay dlq export -s orders -f letters.jsonl · forebay dlq export -s orders | jq .error_message
     """
     with _opened(home) as at:
-        chosen = [narrowed(each, where, kind) for each in Whose.of(source, topic, brokers, config).all(at)]
+        chosen = [
+            narrowed(each, where, kind) for each in Whose.of(home, source, topic, brokers, config).all(at)
+        ]
         written = 0
         with Draft(file, "w") if file else nullcontext() as draft:
             for letters in chosen:
@@ -282,7 +305,7 @@ def discard(
     """
     must_select(where, kind, id, all_)
     with _opened(home) as at:
-        letters = narrowed(Whose.of(source, topic, brokers, config).one(at), where, kind, id)
+        letters = narrowed(Whose.of(home, source, topic, brokers, config).one(at), where, kind, id)
         with _watched(letters) as reading:
             count = reading.discard(reason, dry_run=dry_run)
         from forebay.runtime.letter_statements import put
@@ -310,7 +333,7 @@ def reopen(
     """
     must_select(where, kind, id, all_)
     with _opened(home) as at:
-        letters = narrowed(Whose.of(source, topic, brokers, config).one(at), where, kind, id)
+        letters = narrowed(Whose.of(home, source, topic, brokers, config).one(at), where, kind, id)
         with _watched(letters) as reading:
             count = reading.reopen(dry_run=dry_run)
         from forebay.runtime.letter_statements import put
@@ -330,7 +353,7 @@ def recover(
     Example: forebay dlq recover -s orders
     """
     with _opened(home) as at:
-        with _watched(Whose(source, None).one(at)) as reading:
+        with _watched(Whose.of(home, source).one(at)) as reading:
             report = reading.recover(dry_run=dry_run)
         from forebay.runtime.letter_statements import recovered
 

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import os
+import shlex
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from forebay.cli import profile
 from forebay.cli.completion import complete_source
+from forebay.cli.inspect import DEFAULT_HOME
 from forebay.errors import MissingOptionError, OptionConflictError, UnsupportedSqlError
 
 if TYPE_CHECKING:
@@ -76,17 +81,30 @@ class Whose:
     source: str | None
     topic: str | None
     options: dict[str, str] = field(default_factory=dict, repr=False)  # may hold a password
+    flags: str = ""
 
     @classmethod
-    def of(cls, source: str | None, topic: str | None, brokers: str | None, config: str | None) -> Whose:
+    def of(
+        cls,
+        home: Path,
+        source: str | None,
+        topic: str | None = None,
+        brokers: str | None = None,
+        config: str | None = None,
+    ) -> Whose:
+        flags = given_flags(home, source=source, topic=topic, brokers=brokers, config=config)
         if config is not None:
-            return _of_pool(source, topic, brokers, config)
+            return replace(_of_pool(source, topic, brokers, config), flags=flags)
         if brokers is not None and topic is None:
             raise MissingOptionError("--brokers needs --topic: which one has the letters?", option="topic")
-        return cls(source, topic, {"bootstrap.servers": brokers} if brokers is not None else {})
+        return cls(source, topic, {"bootstrap.servers": brokers} if brokers is not None else {}, flags)
 
     def all(self, home: Home) -> Iterator[DeadLetters]:
         """Of one, of all who have letters in a topic, or of all sources that write some."""
+        for found in self._all(home):
+            yield found.named_by(self.flags)
+
+    def _all(self, home: Home) -> Iterator[DeadLetters]:
         if self.source is not None:
             yield home.dead_letters(self.source, topic=self.topic, options=self.options)
         elif self.topic is not None:
@@ -121,6 +139,17 @@ def _of_pool(source: str | None, topic: str | None, brokers: str | None, config:
     options = {name: text for name, text in pool.given.items() if name.startswith("kafka.")}
     options["bootstrap.servers"] = pool["bootstrap.servers"]
     return Whose(source or pool["name"] or pool["group.id"], topic, options)
+
+
+def given_flags(
+    home: Path, *, source: str | None, topic: str | None, brokers: str | None, config: str | None
+) -> str:
+    """Whose letters they are and where, as this command was given it: what a remedy has to repeat."""
+    given = {"--source": source, "--topic": topic, "--brokers": brokers, "--config": config}
+    given["--profile"] = profile.given()
+    if home != DEFAULT_HOME and str(home) != os.environ.get("FOREBAY_HOME"):
+        given["--home"] = str(home)
+    return " ".join(f"{flag} {shlex.quote(value)}" for flag, value in given.items() if value is not None)
 
 
 def narrowed(

@@ -61,6 +61,10 @@ def draw(found: Explanation, console: Console) -> None:
     console.print(grid)
     console.print()
     _draw_bytes(found, console)
+    if letter.stacktrace:
+        console.print("the handler's traceback:", highlight=False)
+        console.print(Text(letter.stacktrace.rstrip(), "dim"), soft_wrap=True)
+        console.print()
     console.print(Text.assemble(("remedy", "bold green"), f"  {found.remedy}"), soft_wrap=True)
 
 
@@ -146,9 +150,12 @@ def _carets(line: Line) -> Text:
     return Text(f"{' ' * 10}{marks}  {below}".rstrip(), "red")
 
 
-def stats_rows(source: str, found: Stats) -> list[dict[str, Any]]:
+def stats_rows(source: str, found: Stats, kept_out: int) -> list[dict[str, Any]]:
     """For programs: a row a count."""
-    rows: list[dict[str, Any]] = [{"source": source, "by": "total", "what": None, "letters": found.total}]
+    rows: list[dict[str, Any]] = [
+        {"source": source, "by": "total", "what": None, "letters": found.total},
+        {"source": source, "by": "kept_out", "what": None, "letters": kept_out},
+    ]
     for label, counter in (("error_kind", found.kinds), ("state", found.states), ("field", found.fields)):
         rows += [
             {"source": source, "by": label, "what": what, "letters": n} for what, n in counter.most_common()
@@ -166,7 +173,10 @@ def stats_rows(source: str, found: Stats) -> list[dict[str, Any]]:
 
 def draw_stats(source: str, found: Stats, console: Console) -> None:
     console.print(
-        Text.assemble((source, "bold"), f"  {found.total:,} letters, {found.bytes:,} bytes of records"),
+        Text.assemble(
+            (source, "bold"),
+            f"  {found.total:,} letter{'' if found.total == 1 else 's'}, {found.bytes:,} bytes of records",
+        ),
         highlight=False,
     )
     if not found.total:

@@ -16,6 +16,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from forebay import __version__
+from forebay.cli.live import StderrHandler
 from forebay.cli.profile import add_profile
 
 
@@ -128,7 +129,9 @@ def options(
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="say more about what happens")] = False,
 ) -> None:
     logging.basicConfig(
-        level=logging.INFO if verbose else logging.WARNING, format="forebay: %(message)s", stream=sys.stderr
+        level=logging.INFO if verbose else logging.WARNING,
+        format="forebay: %(message)s",
+        handlers=[StderrHandler()],
     )
     logging.getLogger("py4j").setLevel(logging.ERROR)
 

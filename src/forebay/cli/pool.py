@@ -7,19 +7,22 @@ import importlib
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.console import Group
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from forebay.cli.live import Cell, fitted
 from forebay.cli.output import words
 from forebay.errors import OptionValueError, PoolStateError, StatementError, WaitTimeoutError
 
 if TYPE_CHECKING:
     from forebay.pool import Pool
-    from forebay.pool.stats import PoolStats
+    from forebay.pool.stats import PartitionStats, PoolStats
 
 REFRESH_S = 0.5
 PLAIN_EVERY_S = 5.0  # without a terminal, a line now and then is enough for a log
@@ -113,8 +116,7 @@ def _caught_up(pool: Pool) -> bool:
 
 async def _view(pool: Pool, running: asyncio.Future[None]) -> None:
     """Until the pool has ended; one last time after that."""
-    rate = _Rate()
-    show: _live | _lines = _live(pool, rate) if words.is_terminal else _lines(pool, rate)
+    show: _live | _lines = _live(pool) if words.is_terminal else _lines(pool)
     with show as update:
         while not running.done():
             await asyncio.wait([running], timeout=REFRESH_S)
@@ -147,47 +149,68 @@ class _Rate:
         return self.value
 
 
+class _Watched:
+    """A pool's figures as they are shown. What it had assigned is known for longer than it is assigned."""
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+        self._rate = _Rate()
+        self._last: tuple[PartitionStats, ...] = ()
+
+    def look(self) -> tuple[PoolStats, float]:
+        stats = self._pool.stats()
+        self._last = stats.partitions or self._last
+        return replace(stats, partitions=self._last), self._rate.see(stats.completed)
+
+
 class _live:  # noqa: N801 - a context manager that reads as a word
-    def __init__(self, pool: Pool, rate: _Rate) -> None:
-        self._pool, self._rate = pool, rate
+    def __init__(self, pool: Pool) -> None:
+        self._pool = _Watched(pool)
         self._live = Live(console=words, refresh_per_second=4)
 
     def __enter__(self) -> Callable[[], None]:
         self._live.__enter__()
-        return lambda: self._live.update(view(self._pool.stats(), self._rate))
+        return lambda: self._live.update(view(*self._pool.look(), words.width))
 
     def __exit__(self, *how: Any) -> None:
         self._live.__exit__(*how)
 
 
 class _lines:  # noqa: N801
-    def __init__(self, pool: Pool, rate: _Rate) -> None:
-        self._pool, self._rate, self._said = pool, rate, float("-inf")
+    def __init__(self, pool: Pool) -> None:
+        self._pool, self._said = _Watched(pool), float("-inf")
+        self._look: tuple[PoolStats, float] | None = None
 
     def __enter__(self) -> Callable[[], None]:
         return self._update
 
     def _update(self) -> None:
+        self._look = self._pool.look()
         if time.monotonic() - self._said >= PLAIN_EVERY_S:
             self._say()
 
     def _say(self) -> None:
-        self._said = time.monotonic()
-        print(line(self._pool.stats(), self._rate).plain, file=sys.stderr)
+        if self._look is not None:
+            self._said = time.monotonic()
+            print(line(*self._look).plain, file=sys.stderr)
 
     def __exit__(self, *how: Any) -> None:
-        if _begun(self._pool):
-            self._say()
+        self._say()
 
 
-def line(stats: PoolStats, rate: _Rate) -> Text:
+def line(stats: PoolStats, rate: float, width: int | None = None) -> Text:
     """One line: what is done, how fast, how far behind, what failed."""
-    lag = sum(one.lag or 0 for one in stats.partitions)
+    lag = "–" if stats.lag is None else f"{stats.lag:,}"
     mean_ms = stats.handler_seconds / stats.completed * 1000 if stats.completed else 0.0
-    text = Text(f"{stats.name:<16}", "bold")
-    text.append(f" {stats.state:<9}", "green" if stats.state == "running" else "yellow")
-    text.append(f" {stats.completed:>12,} records  {rate.see(stats.completed):>10,.0f}/s  lag {lag:>9,}")
-    text.append(f"  workers {stats.workers:>4}/{stats.worker_limit}  handler {mean_ms:>7.1f} ms")
+    cells = [
+        Cell(stats.name, "bold"),
+        Cell(stats.state, "green" if stats.state == "running" else "yellow"),
+        Cell(f"{stats.completed:,} records"),
+        Cell(f"{rate:,.0f}/s"),
+        Cell(f"lag {lag}"),
+        Cell(f"workers {stats.workers}/{stats.worker_limit}", spare=1),
+        Cell(f"handler {mean_ms:.1f} ms", spare=2),
+    ]
     for count, what in (
         (stats.retries, "retries"),
         (stats.dead_letters, "dead letters"),
@@ -195,15 +218,12 @@ def line(stats: PoolStats, rate: _Rate) -> Text:
         (stats.halted, "failed"),
         (stats.commit_failures, "commits failed"),
     ):
-        if count:
-            text.append(f"  {count:,} {what}", "red")
-    return text
+        cells.append(Cell(f"{count:,} {what}" if count else "", "red"))
+    return fitted([cells], width)
 
 
-def view(stats: PoolStats, rate: _Rate) -> Table:
+def view(stats: PoolStats, rate: float, width: int) -> Group:
     """The line, and a line a partition."""
-    table = Table.grid(padding=(0, 2))
-    table.add_row(line(stats, rate))
     partitions = Table(box=None, padding=(0, 2))
     for head in ("partition", "done", "committed", "open", "lag", ""):
         partitions.add_column(head, justify="left" if head in ("partition", "") else "right", style="dim")
@@ -215,8 +235,7 @@ def view(stats: PoolStats, rate: _Rate) -> Table:
         )
     if len(stats.partitions) > MOST_PARTITIONS:
         partitions.add_row(f"and {len(stats.partitions) - MOST_PARTITIONS} more")
-    table.add_row(partitions)
-    return table
+    return Group(line(stats, rate, width), partitions)
 
 
 def _load(text: str) -> Any:

@@ -17,6 +17,7 @@ import typer
 from forebay.cli.brokers import BrokersOption, RegistryOption, SetOption, options, patiently, registry
 from forebay.cli.output import words
 from forebay.errors import ForebayError, OptionConflictError, OptionValueError
+from forebay.pace import Pace
 
 if TYPE_CHECKING:
     from forebay.kafka.envelope import Outgoing
@@ -118,7 +119,7 @@ def produce(
             dry_run=dry_run,
         )
         values = lambda data: write(_json(data))  # noqa: E731
-    pace, report = _Pace(rate), _Report()
+    pace, report = Pace(rate), _Report()
     count = 0
     with _opened(file) as lines:
         records = _records(lines, envelope, values, partitions)
@@ -203,22 +204,6 @@ def _opened(file: str) -> Iterator[BinaryIO]:
         raise OptionValueError(f"there is no file {file}", option="file")
     with path.open("rb") as handle:
         yield handle
-
-
-class _Pace:
-    """Keeps to a rate from the first record on: a stall is not made up for by a burst."""
-
-    def __init__(self, rate: float | None) -> None:
-        self._step = 1 / rate if rate else 0.0
-        self._due = 0.0
-
-    def wait(self) -> None:
-        if not self._step:
-            return
-        now = time.monotonic()
-        if self._due > now:
-            time.sleep(self._due - now)
-        self._due = max(self._due, now) + self._step
 
 
 class _Report:

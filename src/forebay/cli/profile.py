@@ -13,9 +13,20 @@ def _complete(incomplete: str) -> list[str]:
     return [name for name in project.profiles() if name.startswith(incomplete)]
 
 
-def _read(profile: str | None) -> None:
+_given: str | None = None
+
+
+def given() -> str | None:
+    """The profile that this command's line names; None for one of the environment's."""
+    return _given
+
+
+def _read(context: typer.Context, profile: str | None) -> None:
     from forebay import project
 
+    global _given  # a process is one command
+    source = context.get_parameter_source("profile")
+    _given = profile if source is not None and source.name == "COMMANDLINE" else None
     project.offer(profile)
 
 

@@ -18,6 +18,7 @@ from rich.text import Text
 
 from forebay import threads
 from forebay.cli.inspect import DEFAULT_HOME, HomeOption
+from forebay.cli.live import Cell, fitted
 from forebay.cli.output import Output, show, words
 from forebay.cli.phases import Phases
 from forebay.errors import MostRejectedError, OptionValueError, StatementError
@@ -257,17 +258,17 @@ class _Waiting:
 def watch(session: Session, views: Sequence[str], done: Callable[[], bool]) -> None:
     """Show how the queries of these views fare until `done()`."""
 
-    def line() -> Text:
-        return _line([query for query in session.queries() if query.view in views])
+    def line(width: int | None = None) -> Text:
+        return _line([query for query in session.queries() if query.view in views], width)
 
     if not words.is_terminal:
         _watch_plain(line, done)
         return
     with Live(console=words, refresh_per_second=4, transient=False) as live:
         while not done():
-            live.update(line())
+            live.update(line(words.width))
             time.sleep(REFRESH_S)
-        live.update(line())
+        live.update(line(words.width))
 
 
 def _watch_plain(line: Callable[[], Text], done: Callable[[], bool]) -> None:
@@ -280,18 +281,26 @@ def _watch_plain(line: Callable[[], Text], done: Callable[[], bool]) -> None:
     print(line().plain, file=sys.stderr)
 
 
-def _line(queries: Sequence[QueryStatus]) -> Text:
-    """A line a view: what it has, how fast, how far behind, how long a batch takes."""
-    text = Text()
+def _line(queries: Sequence[QueryStatus], width: int | None) -> Text:
+    """A line a view: what it has, how fast, how far behind, how long a batch takes; below them what is wrong."""
+    text = fitted([_cells(query) for query in queries], width)
     for query in queries:
-        text.append("\n" if text else "")
-        text.append(f"{query.view:<16}", "bold")
-        text.append(f" {query.state:<9}", "green" if query.state == "running" else "yellow")
-        text.append(f" {query.records:>12,} records  {query.records_per_second:>10,.0f}/s")
-        lag = "–" if query.lag is None else f"{query.lag:,}"
-        text.append(f"  lag {lag:>9}  batch {query.batch_ms:>6,} ms")
-        if query.rejected:
-            text.append(f"  {query.rejected:,} rejected", "red")
         if query.message:
-            text.append(f"\n  {query.message.splitlines()[0]}", "red")
+            message = Text(f"{query.view}: {query.message.splitlines()[0]}", "red")
+            if width is not None:
+                message.truncate(width, overflow="ellipsis")
+            text.append("\n").append_text(message)
     return text
+
+
+def _cells(query: QueryStatus) -> list[Cell]:
+    lag = "–" if query.lag is None else f"{query.lag:,}"
+    return [
+        Cell(query.view, "bold"),
+        Cell(query.state, "green" if query.state == "running" else "yellow"),
+        Cell(f"{query.records:,} records", right=True),
+        Cell(f"{query.records_per_second:,.0f}/s", right=True, spare=1),
+        Cell(f"lag {lag}", right=True),
+        Cell(f"batch {query.batch_ms:,} ms", right=True, spare=2),
+        Cell(f"{query.rejected:,} rejected" if query.rejected else "", "red", right=True),
+    ]

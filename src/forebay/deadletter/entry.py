@@ -115,6 +115,7 @@ COLUMNS: dict[str, tuple[str, Callable[[Entry], Any]]] = {
     "complete": ("bool", lambda e: e.letter.whole),
     "id": ("string", lambda e: e.id),
     "topic_id": ("string", lambda e: e.letter.topic_id or None),
+    "stacktrace": ("string", lambda e: e.letter.stacktrace),
 }
 """Name, type (as Arrow writes it) and value of each column of `forebay_catalog.dead_letters`, in order."""
 

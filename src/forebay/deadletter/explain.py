@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from forebay.connectors.contract import SourceConfig
+from forebay.connectors.contract import RejectedRecord, SourceConfig
 from forebay.deadletter.entry import Entry
 from forebay.deadletter.letter import Letter
 from forebay.deadletter.locate import Span, locate
@@ -75,9 +75,17 @@ class _Record:
 
 
 def explain(
-    entry: Entry, config: SourceConfig, options: Options, url: str | None, record: Letter | None = None
+    entry: Entry,
+    config: SourceConfig,
+    options: Options,
+    url: str | None,
+    record: Letter | None = None,
+    flags: str | None = None,
 ) -> Explanation:
-    """`url` is the registry's address as it may be shown; `record` the letter with all of its value, if it was cut."""
+    """`url` is the registry's address as it may be shown; `record` the letter with all of its value, if it was cut.
+
+    `flags` are how a `forebay dlq` command names whose letters these are: a remedy can be typed as it is.
+    """
     letter = record or entry.letter
     key = letter.stage == "KEY"
     prefix = "key." if key else ""
@@ -94,20 +102,21 @@ def explain(
     span = locate(form, payload, letter.message, path, columns, given) if payload else None
     lines, hidden = dump(payload or b"", span)
     now = _decoded_now(letter, config, options)
+    flags = flags or f"--source {letter.source}"
     return Explanation(
         entry, _tried(form, payload, config, url), "key" if key else "value", span, lines, hidden, now,
-        _remedy(entry, form, now, config),
+        _remedy(entry, form, now, flags),
     )  # fmt: skip
 
 
-def explain_alone(entry: Entry, topic: str, record: Letter) -> Explanation:
+def explain_alone(entry: Entry, topic: str, record: Letter, flags: str | None = None) -> Explanation:
     """Of a letter whose writer nobody here knows: a pool, an agent. What it tells by itself."""
     part = "key" if record.stage == "KEY" else "value"
     lines, hidden = dump((record.key if part == "key" else record.value) or b"", None)
-    named = f"--topic {topic} --source {record.source} --id {entry.id}"
+    flags = flags or f"--topic {topic} --source {record.source}"
     remedy = (
         _settled(entry)
-        or f"when its cause is gone: forebay dlq replay {named}; discard it if it never will be"
+        or f"when its cause is gone: forebay dlq replay {flags} --id {entry.id}; discard it if it never will be"
     )
     return Explanation(
         entry,
@@ -158,30 +167,38 @@ def _tried(
     return tuple(found)
 
 
+class Judge:
+    """Whether a source, as it is defined now, takes a record."""
+
+    def __init__(self, config: SourceConfig, options: Options) -> None:
+        self._rows = RowDecoder(config.schema, options)
+
+    def refusal(self, letter: Letter) -> RejectedRecord | None:
+        """Why it does not; None if it does. A ForebayError if that cannot be tried now."""
+        records: Sequence[Any] = [_Record(letter)]
+        return next((bad for batch in self._rows.decode(records) for bad in batch.rejected), None)
+
+
 def _decoded_now(letter: Letter, config: SourceConfig, options: Options) -> str:
-    """Whether the source, as it is defined now, would take it."""
     if not letter.whole or letter.size < 0:
         return "not tried: the letter has only a part of the record"
     try:
-        records: Sequence[Any] = [_Record(letter)]
-        batches = list(RowDecoder(config.schema, options).decode(records))
+        bad = Judge(config, options).refusal(letter)
     except ForebayError as error:
         return f"not tried: {error.message}"
-    rejected = [bad for batch in batches for bad in batch.rejected]
-    if rejected:
-        same = rejected[0].message == letter.message
-        return (
-            "refused, for the same reason" if same else f"refused: {rejected[0].kind}: {rejected[0].message}"
-        )
-    return "decodes"
+    if bad is None:
+        return "decodes"
+    # One fault has one wording: the native decoder, which wrote the letter, puts some of them otherwise than this one.
+    same = bad.message == letter.message or (bad.kind, bad.path or None) == (letter.kind, letter.field)
+    return "refused, for the same reason" if same else f"refused: {bad.kind}: {bad.message}"
 
 
 _ADVICE = {
     Kind.MalformedPayload: "whoever wrote this record did not write {form}. A few: repair them with a function "
-    "(replay --with module:function) or discard them. All: the source's FORMAT is another",
-    Kind.SchemaMismatch: "add what is missing (replay {repair}), or declare {column} without NOT NULL in "
+    "({replay} --with module:function) or discard them. All: the source's FORMAT is another",
+    Kind.SchemaMismatch: "add what is missing ({replay} {repair}), or declare {column} without NOT NULL in "
     "CREATE OR REPLACE SOURCE and replay",
-    Kind.TypeConversion: "correct the value (replay {repair}), or declare {column} with a type that takes "
+    Kind.TypeConversion: "correct the value ({replay} {repair}), or declare {column} with a type that takes "
     "it in CREATE OR REPLACE SOURCE and replay",
     Kind.UnknownSchemaId: "the registry does not know this id: register the schema where the source looks for it, "
     "or correct USING SCHEMA REGISTRY (url = …), and replay",
@@ -190,9 +207,9 @@ _ADVICE = {
 }
 
 
-def _remedy(entry: Entry, form: str, now: str, config: SourceConfig) -> str:
+def _remedy(entry: Entry, form: str, now: str, flags: str) -> str:
     letter = entry.letter
-    replay = f"forebay dlq replay --source {letter.source} --id {entry.id}"
+    replay = f"forebay dlq replay {flags} --id {entry.id}"
     settled = _settled(entry)
     if settled:
         return settled
@@ -207,7 +224,7 @@ def _remedy(entry: Entry, form: str, now: str, config: SourceConfig) -> str:
         advice = _ADVICE[Kind(letter.kind)]
     except ValueError:
         advice = _ADVICE[Kind.Other]
-    return advice.format(form=form, column=column, repair=repair)
+    return advice.format(form=form, column=column, repair=repair, replay=replay)
 
 
 def _settled(entry: Entry) -> str:

@@ -59,6 +59,7 @@ class Letter:
     topic_id: str = (
         ""  # tells the topic from one of the same name before or after it; empty where it is not known
     )
+    stacktrace: str | None = None  # of the handler that failed, where one did
 
     @property
     def identity(self) -> Identity:
@@ -109,6 +110,8 @@ class Letter:
             told.append((_OWN + "timestamp.ms", b"%d" % self.timestamp_ms))
         if self.sha256 is not None:
             told.append((_OWN + "sha256", self.sha256.encode()))
+        if self.stacktrace is not None:
+            told.append((_CONNECT + "exception.stacktrace", _bytes(self.stacktrace)))
         told.append((_COUNT, b"%d" % len(self.headers)))
         return self.key, self.value, told
 
@@ -137,6 +140,7 @@ class Letter:
                 size=int(told[_OWN + "size"]),
                 sha256=told.get(_OWN + "sha256"),
                 topic_id=told.get(_OWN + "topic.id", ""),
+                stacktrace=told.get(_CONNECT + "exception.stacktrace"),
             )
         except (KeyError, ValueError) as error:
             raise NotALetterError(f"no dead letter of Forebay: {error!r}") from None
@@ -162,6 +166,7 @@ class Letter:
             "headers": [{"key": name, "value_base64": _base64(data)} for name, data in self.headers],
             "size": self.size,
             "sha256": self.sha256,
+            "stacktrace": self.stacktrace,
         }
 
     @classmethod
@@ -184,6 +189,7 @@ class Letter:
                 size=form["size"],
                 sha256=form["sha256"],
                 topic_id=form.get("topic_id", ""),
+                stacktrace=form.get("stacktrace"),
             )
         except (KeyError, TypeError, ValueError) as error:
             raise NotALetterError(f"no dead letter of Forebay: {error!r}") from None

@@ -13,11 +13,13 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from typing import Any, Literal, Protocol
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
+from forebay.connectors.contract import RejectedRecord
 from forebay.deadletter.entry import Condition, Entry, everything
 from forebay.deadletter.identity import Identity
 from forebay.deadletter.letter import REPLAY_ID, REPLAYED_FROM, Letter
@@ -31,12 +33,13 @@ from forebay.deadletter.outcomes import (
 from forebay.deadletter.reader import LetterReader, Progress, read_ranges, silent
 from forebay.deadletter.repair import Repair, RepairError
 from forebay.deadletter.whole import RecordGoneError, whole
-from forebay.errors import OffsetOutOfRangeError, ReplayFailedError, UnknownTopicError
+from forebay.errors import ForebayError, OffsetOutOfRangeError, ReplayFailedError, UnknownTopicError
 from forebay.kafka.admin import Cluster, Topic, partitions_of
 from forebay.kafka.callbacks import called_back
 from forebay.kafka.offsets import Range
 from forebay.kafka.settings import CLIENT_LOG, connection_settings, translate
 from forebay.options import Options
+from forebay.pace import Pace
 
 LETTERS = 500  # in one transaction: few enough to be over in a moment, many enough that its cost is shared
 BYTES = 8 << 20
@@ -73,12 +76,28 @@ class ReplayReport:
     left: int = 0  # the repair had nothing for them
     problems: list[tuple[str, str]] = field(default_factory=list)  # letters that stay open, and why
     problem_count: int = 0
+    judged: bool = False  # a dry run: whether it could be tried what becomes of what is sent
+    refused: list[tuple[str, str]] = field(
+        default_factory=list
+    )  # a dry run: would get a letter again, and why
+    refused_count: int = 0
     examples: list[Outgoing] = field(default_factory=list)
 
     def trouble(self, entry: Entry, why: str) -> None:
         self.problem_count += 1
         if len(self.problems) < PROBLEMS_KEPT:
             self.problems.append((entry.id, why))
+
+    def refuses(self, entry: Entry, why: str) -> None:
+        self.refused_count += 1
+        if len(self.refused) < PROBLEMS_KEPT:
+            self.refused.append((entry.id, why))
+
+
+class Judging(Protocol):
+    """Says why a record would be refused, or None; raises a ForebayError where that cannot be tried."""
+
+    def refusal(self, letter: Letter) -> RejectedRecord | None: ...
 
 
 class Replayer:
@@ -98,17 +117,41 @@ class Replayer:
     # -- looking -------------------------------------------------------------------------------------
 
     def dry_run(
-        self, wanted: Condition = everything, repair: Repair | None = None, progress: Progress = silent
+        self,
+        wanted: Condition = everything,
+        repair: Repair | None = None,
+        progress: Progress = silent,
+        *,
+        limit: int | None = None,
+        judge: Judging | None = None,
     ) -> ReplayReport:
-        """What would be sent, with a few examples. Nothing is, and nothing is written down."""
-        report = ReplayReport(self._reader.source, self._target, dry_run=True)
+        """What would be sent, with a few examples, and what of it would be refused. Nothing is sent or written down."""
+        report = ReplayReport(self._reader.source, self._target, dry_run=True, judged=judge is not None)
         self._described()
-        for outgoing in self._outgoing(wanted, repair, report, progress):
+        for outgoing in islice(self._outgoing(wanted, repair, report, progress), limit):
             report.sent += 1
             report.bytes += len(outgoing.value or b"")
             if len(report.examples) < 3:
                 report.examples.append(outgoing)
+            if judge is not None:
+                self._judge(judge, outgoing, report)
         return report
+
+    def _judge(self, judge: Judging, outgoing: Outgoing, report: ReplayReport) -> None:
+        sent = replace(
+            outgoing.entry.letter,
+            key=outgoing.key,
+            value=outgoing.value,
+            size=len(outgoing.value or b""),
+            sha256=None,
+        )
+        try:
+            bad = judge.refusal(sent)
+        except ForebayError as error:
+            report.refuses(outgoing.entry, f"it could not be tried: {error.message}")
+            return
+        if bad is not None:
+            report.refuses(outgoing.entry, f"{bad.kind}: {bad.message}")
 
     def _outgoing(
         self, wanted: Condition, repair: Repair | None, report: ReplayReport, progress: Progress
@@ -140,15 +183,25 @@ class Replayer:
         repair: Repair | None = None,
         progress: Progress = silent,
         unsure: Unsure | None = None,
+        *,
+        limit: int | None = None,
+        rate: float | None = None,
     ) -> ReplayReport:
-        """`unsure` is what to take for true of a killed replay whose records the target topic has lost."""
+        """`unsure` is what to take for true of a killed replay whose records the target topic has lost.
+
+        `limit` is the most letters that are sent, `rate` the most a second.
+        """
         report = ReplayReport(self._reader.source, self._target)
         target = self._described()
         producer = self._producer()
         report.found = self._settle_all(unsure)
         self._reader.watch()
         reached: dict[tuple[str, int], int] = {}
-        for chunk in _chunks(self._outgoing(wanted, repair, report, progress)):
+        pace = Pace(rate)
+        outgoing = islice(self._outgoing(wanted, repair, report, progress), limit)
+        # A transaction of a second's worth: what it holds is seen at once.
+        for chunk in _chunks(outgoing, LETTERS if rate is None else max(1, min(LETTERS, int(rate)))):
+            pace.wait(len(chunk))
             for partition, offset in self._send(producer, chunk, target, report):
                 key = (self._target, partition)
                 reached[key] = max(reached.get(key, 0), offset + 1)
@@ -386,13 +439,13 @@ def _own(letter: Letter) -> list[tuple[str, bytes | None]]:
     return [(name, data) for name, data in letter.headers if name not in (REPLAY_ID, REPLAYED_FROM)]
 
 
-def _chunks(items: Iterable[Outgoing]) -> Iterator[list[Outgoing]]:
+def _chunks(items: Iterable[Outgoing], most: int) -> Iterator[list[Outgoing]]:
     chunk: list[Outgoing] = []
     size = 0
     for item in items:
         chunk.append(item)
         size += len(item.value or b"")
-        if len(chunk) >= LETTERS or size >= BYTES:
+        if len(chunk) >= most or size >= BYTES:
             yield chunk
             chunk, size = [], 0
     if chunk:

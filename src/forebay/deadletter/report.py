@@ -52,12 +52,18 @@ class Report:
 
     def _say(self, source: str, kind: str, held: _Held) -> None:
         count, views = max(held.counts.values()), ",".join(sorted(held.counts))
-        if kind.startswith("letters_"):
+        if kind == "letters_kept_out":
+            log.warning(
+                "event=%s source=%s count=%d views=%s remedy='forebay dlq recover --source %s'",
+                kind, source, count, views, source,
+            )  # fmt: skip
+        elif kind.startswith("letters_"):
             log.info("event=%s source=%s count=%d views=%s", kind, source, count, views)
         else:
+            example = f" example={held.example!r}" if held.example else ""
             log.warning(
-                "event=records_rejected source=%s kind=%s count=%d views=%s example=%r",
-                source, kind, count, views, held.example or "",
+                "event=records_rejected source=%s kind=%s count=%d views=%s%s",
+                source, kind, count, views, example,
             )  # fmt: skip
         held.said_at, held.counts, held.example = self._clock(), {}, None
 

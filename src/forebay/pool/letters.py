@@ -50,8 +50,8 @@ class Letters:
         check_topic(self._policy, self._options)
         ensure_topic(self._policy, self._options, partitions)
 
-    def put(self, record: Record, kind: str, message: str) -> None:
-        self._pending.append((record, self._letter(record, kind, message)))
+    def put(self, record: Record, kind: str, message: str, stacktrace: str | None) -> None:
+        self._pending.append((record, self._letter(record, kind, message, stacktrace)))
         if self._sending is None:
             self._sending = asyncio.get_running_loop().create_task(self._send())
 
@@ -96,7 +96,7 @@ class Letters:
             self._destination.write(letter)
         self._destination.flush()
 
-    def _letter(self, record: Record, kind: str, message: str) -> Letter:
+    def _letter(self, record: Record, kind: str, message: str, stacktrace: str | None) -> Letter:
         value = record.raw
         return Letter(
             source=self._name,
@@ -111,4 +111,5 @@ class Letters:
             message=message,
             failed_at_ms=int(time.time() * 1000),
             size=len(value or b""),
+            stacktrace=stacktrace,
         ).cut(self._policy.max_raw_bytes)

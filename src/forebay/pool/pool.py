@@ -20,6 +20,7 @@ from typing import Any
 from confluent_kafka import Consumer
 
 from forebay.backoff import with_backoff
+from forebay.deadletter.stacktrace import logged_frames, stacktrace_of
 from forebay.errors import (
     ForebayError,
     OptionConflictError,
@@ -411,14 +412,24 @@ class Pool:
         elif verdict is Verdict.dead_letter:
             assert self._letters is not None
             kind = error.kind if isinstance(error, RecordError) else type(error).__name__
-            self._letters.put(record, kind, _message(error))
+            log.info(
+                "%r becomes a dead letter after %d attempts: %r",
+                record, attempt, error, extra=fields, exc_info=logged_frames(error, log),
+            )  # fmt: skip
+            self._letters.put(record, kind, _message(error), stacktrace_of(error))
         elif verdict is Verdict.skip:
             self.skipped += 1
-            log.warning("%r is skipped after %d attempts: %r", record, attempt, error, extra=fields)
+            log.warning(
+                "%r is skipped after %d attempts: %r",
+                record, attempt, error, extra=fields, exc_info=logged_frames(error, log),
+            )  # fmt: skip
             self._crew.finished(record)
         else:
             self.halted += 1
-            log.error("%r stays unfinished after %d attempts: %r", record, attempt, error, extra=fields)
+            log.error(
+                "%r stays unfinished after %d attempts: %r",
+                record, attempt, error, extra=fields, exc_info=logged_frames(error, log),
+            )  # fmt: skip
             if self.halted > self.options["max.errors"]:
                 halted = PoolHaltedError(
                     f"pool '{self.name}' halts: {self.halted} records have failed, more than 'max.errors' = "

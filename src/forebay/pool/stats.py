@@ -46,6 +46,12 @@ class PoolStats:
     handler_seconds: float  # spent in handlers, in total
     partitions: tuple[PartitionStats, ...]
 
+    @property
+    def lag(self) -> int | None:
+        """Over all assigned partitions; None while that of one is not known, or none is assigned."""
+        lags = [one.lag for one in self.partitions if one.lag is not None]
+        return sum(lags) if lags and len(lags) == len(self.partitions) else None
+
 
 def stats_of(pool: Pool) -> PoolStats:
     """PoolStateError if it was never started."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import logging
+import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -55,6 +56,7 @@ class DeadLetters:
     _home: Path
     _wanted: Condition = everything
     _progress: Progress = silent
+    _flags: str = ""
 
     @property
     def source(self) -> str:
@@ -87,6 +89,17 @@ class DeadLetters:
         """The same, with somebody who hears how far the reading has got."""
         return replace(self, _progress=progress)
 
+    def named_by(self, flags: str) -> DeadLetters:
+        """The same, for whoever gave these flags to a command: a remedy repeats them."""
+        return replace(self, _flags=flags)
+
+    @property
+    def flags(self) -> str:
+        """How a `forebay dlq` command names whose letters these are."""
+        if "--source" in self._flags.split():
+            return self._flags
+        return f"--source {shlex.quote(self.source)} {self._flags}".rstrip()
+
     def __iter__(self) -> Iterator[Entry]:
         return (entry for entry in self._reader().entries(self._progress) if self._wanted(entry))
 
@@ -100,7 +113,7 @@ class DeadLetters:
         if not found:
             raise UnknownObjectError(
                 f"'{self.source}' has no letter '{id}' in {self.place}",
-                remedy=f"forebay dlq ls --source {self.source} lists them",
+                remedy=f"forebay dlq ls {self.flags} lists them",
             )
         if len(found) > 1:
             raise UnknownObjectError(
@@ -111,10 +124,14 @@ class DeadLetters:
 
     def explain(self, id: str) -> Explanation:
         self._owner.check()
-        return self._owner.explain(self.get(id))
+        return self._owner.explain(self.get(id), self.flags)
 
     def stats(self) -> Stats:
         return count(self)
+
+    def kept_out(self) -> int:
+        """How many bad records have no letter, because of the rate limit; `recover` writes them."""
+        return self._owner.kept_out()
 
     def arrow(self) -> pa.Table:
         """All of them in memory, in the columns of `forebay_catalog.dead_letters`."""
@@ -168,12 +185,16 @@ class DeadLetters:
         repair: Callable[[Letter], bytes | None] | str | None = None,
         dry_run: bool = False,
         unsure: Unsure | None = None,
+        limit: int | None = None,
+        rate: float | None = None,
     ) -> ReplayReport:
         """Send the open ones again, each once: their own bytes, or what a patch or a function makes of them.
 
         `patch` is a JSON merge patch (RFC 7386); `repair` a function, or its name as `module:function`,
         that takes a Letter and gives the new value, or None to leave the letter open. `unsure` says whether
         the records of a replay that was killed were "sent" or "unsent", where the topic cannot tell any more.
+        `limit` is the most letters to send, `rate` the most a second. A dry run sends nothing, and says which records
+        the source would refuse again.
         """
         from forebay.deadletter.replay import Replayer
 
@@ -185,12 +206,15 @@ class DeadLetters:
         elif repair is not None:
             made = function(repair) if isinstance(repair, str) else checked(repair)
         self._owner.check()
-        replayer = Replayer(self._reader(), self._outcomes, self._owner.options, to or self._topic())
+        target = to or self._topic()
+        replayer = Replayer(self._reader(), self._outcomes, self._owner.options, target)
         try:
             if dry_run:
-                return replayer.dry_run(self._wanted, made, self._progress)
+                return replayer.dry_run(
+                    self._wanted, made, self._progress, limit=limit, judge=self._owner.judge(target)
+                )
             with self._alone("replay"):
-                report = replayer.run(self._wanted, made, self._progress, unsure)
+                report = replayer.run(self._wanted, made, self._progress, unsure, limit=limit, rate=rate)
         finally:
             replayer.close()
         log.info(

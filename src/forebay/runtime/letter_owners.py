@@ -27,7 +27,7 @@ from forebay.options import Options
 from forebay.runtime.known import KnownSources, unknown
 
 if TYPE_CHECKING:
-    from forebay.deadletter.explain import Explanation
+    from forebay.deadletter.explain import Explanation, Judge
     from forebay.deadletter.recovery import RecoveryReport
     from forebay.deadletter.writer import Destination
 
@@ -63,7 +63,17 @@ class Owner(Protocol):
         """Those that the records came from; none where that is not known."""
         ...
 
-    def explain(self, entry: Entry) -> Explanation: ...
+    def explain(self, entry: Entry, flags: str | None = None) -> Explanation:
+        """`flags` are how a command names this owner, for the remedy."""
+        ...
+
+    def judge(self, target: str) -> Judge | None:
+        """Whether a record that goes to this topic would be taken; None where nobody here can tell."""
+        ...
+
+    def kept_out(self) -> int:
+        """How many bad records have no letter, because of the rate limit; `recover` writes them."""
+        ...
 
     def recover(self, letters: Iterable[Entry], dry_run: bool, progress: Progress) -> RecoveryReport:
         """Letters for what a rate limit kept out; `letters` are those that there are."""
@@ -94,14 +104,25 @@ class SourceOwner:
         options = self._connector().options
         return (options["topic"],) if options.get("topic") else tuple(options.get("topics") or ())
 
-    def explain(self, entry: Entry) -> Explanation:
+    def explain(self, entry: Entry, flags: str | None = None) -> Explanation:
         from forebay.deadletter.explain import explain
 
         connector = self._connector()
         url = connector.options.get("schema.registry.url")
         shown = connector.options.table.shown("schema.registry.url", str(url)) if url else None
         record = _complete(entry.letter, connector.options)
-        return explain(entry, connector.config, connector.options, shown, record)
+        return explain(entry, connector.config, connector.options, shown, record, flags)
+
+    def judge(self, target: str) -> Judge | None:
+        from forebay.deadletter.explain import Judge
+
+        if target not in self.topics():
+            return None
+        connector = self._connector()
+        return Judge(connector.config, connector.options)
+
+    def kept_out(self) -> int:
+        return sum(stretch.bad for stretch in self._catalog.ledger(self.name))
 
     def recover(self, letters: Iterable[Entry], dry_run: bool, progress: Progress) -> RecoveryReport:
         from forebay.deadletter.recovery import Recovery
@@ -160,10 +181,16 @@ class TopicOwner:
     def topics(self) -> tuple[str, ...]:
         return tuple(sorted(Letterbox(self.place, self.options).writers().get(self.name, ())))
 
-    def explain(self, entry: Entry) -> Explanation:
+    def explain(self, entry: Entry, flags: str | None = None) -> Explanation:
         from forebay.deadletter.explain import explain_alone
 
-        return explain_alone(entry, str(self.place.topic), _complete(entry.letter, self.options))
+        return explain_alone(entry, str(self.place.topic), _complete(entry.letter, self.options), flags)
+
+    def judge(self, target: str) -> Judge | None:
+        return None  # only who reads the topic knows
+
+    def kept_out(self) -> int:
+        return 0  # a pool and an agent write a letter each
 
     def recover(self, letters: Iterable[Entry], dry_run: bool, progress: Progress) -> RecoveryReport:
         raise UnsupportedSqlError(

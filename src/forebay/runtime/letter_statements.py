@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from forebay import sql
 from forebay.deadletter.recovery import RecoveryReport
 from forebay.deadletter.replay import ReplayReport
@@ -49,12 +51,13 @@ def replayed(report: ReplayReport) -> Result:
         "not_open": report.not_open,
         "left": report.left,
         "failed": report.problem_count,
+        "refused": report.refused_count if report.judged else None,
         "dry_run": report.dry_run,
     }
-    return Result.of(tuple(row), [tuple(row.values())], told(report))
+    return Result.of(tuple(row), [tuple(row.values())], replay_words(report))
 
 
-def told(report: ReplayReport) -> list[str]:
+def replay_words(report: ReplayReport) -> list[str]:
     """What a replay did, for people."""
     verb = "would be sent" if report.dry_run else "sent"
     lines = [f"{letters_of(report.sent)} of '{report.source}' {verb} to '{report.target}'"]
@@ -68,10 +71,19 @@ def told(report: ReplayReport) -> list[str]:
         lines.append(f"{letters_of(report.left)} left open by the repair")
     if report.problem_count:
         lines.append(f"{letters_of(report.problem_count)} could not be sent and stay open:")
-        lines += [f"  {id}: {why}" for id, why in report.problems[:SHOWN]]
-        hidden = report.problem_count - SHOWN
-        lines += [f"  and {hidden:,} more"] if hidden > 0 else []
+        lines += _some(report.problems, report.problem_count)
+    if report.refused_count:
+        lines.append(f"{report.refused_count:,} would be refused again:")
+        lines += _some(report.refused, report.refused_count)
+    elif report.judged and report.sent:
+        lines.append("the source would take " + ("it" if report.sent == 1 else "all of them"))
     return lines
+
+
+def _some(letters: Sequence[tuple[str, str]], count: int) -> list[str]:
+    """The first of them, and how many more there are."""
+    lines = [f"  {id}: {why}" for id, why in letters[:SHOWN]]
+    return [*lines, f"  and {count - SHOWN:,} more"] if count > SHOWN else lines
 
 
 def recovered(report: RecoveryReport) -> Result:
