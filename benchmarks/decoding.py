@@ -12,23 +12,14 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from pyspark.sql.types import (
-    BinaryType,
-    DataType,
-    DoubleType,
-    IntegerType,
-    LongType,
-    StringType,
-    StructField,
-    StructType,
-    TimestampType,
-)
+import pyarrow as pa
 from rich.console import Console
 
 from benchmarks.records import values
 from benchmarks.report import Grid, Section
 from benchmarks.shapes import COLUMNS, avro_schema
 from benchmarks.topics import fill
+from forebay import column_types as types
 from forebay.connectors.contract import SourceConfig
 from forebay.devstack import DevStack
 from forebay.kafka.connector import KafkaSource
@@ -39,14 +30,14 @@ PARTITIONS = 4
 CHUNK = 10_000
 BOUNDS = {"json": 1.0, "avro": 0.5}  # µs, as the specification has it
 TITLE = "What a record costs before Spark sees it"
-_TYPES: dict[str, DataType] = {
-    "long": LongType(),
-    "int": IntegerType(),
-    "double": DoubleType(),
-    "string": StringType(),
-    "time": TimestampType(),
+_TYPES: dict[str, pa.DataType] = {
+    "long": types.BIGINT,
+    "int": types.INT,
+    "double": types.DOUBLE,
+    "string": types.STRING,
+    "time": types.TIMESTAMP,
 }
-RAW = StructType([StructField("value", BinaryType())])
+RAW = pa.schema([pa.field("value", types.BINARY)])
 
 
 def measure(console: Console, records: int = 1_000_000) -> Section:
@@ -86,12 +77,12 @@ def _parts(servers: str, form: str, payloads: list[bytes]) -> Iterator[tuple[str
     yield "all of it by the Python reference", lambda: _read_plainly(source)
 
 
-def trade_columns(size: str) -> StructType:
+def trade_columns(size: str) -> pa.Schema:
     """The columns of the small and the medium records, as Spark has them."""
-    return StructType([StructField(name, _TYPES[str(kind)]) for name, kind in COLUMNS[size].items()])
+    return pa.schema([pa.field(name, _TYPES[str(kind)]) for name, kind in COLUMNS[size].items()])
 
 
-def _source(servers: str, topic: str, schema: StructType, form: str, more: dict[str, str]) -> KafkaSource:
+def _source(servers: str, topic: str, schema: pa.Schema, form: str, more: dict[str, str]) -> KafkaSource:
     options = {"bootstrap.servers": servers, "topic": topic, "group.id": "decoding", "format": form}
     return KafkaSource(
         SourceConfig("decoding", "kafka", options | {"startup.mode": "earliest"} | more, schema)

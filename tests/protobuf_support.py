@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import pyarrow as pa
 from google.protobuf import message_factory
 from google.protobuf.message import Message
-from pyspark.sql.types import StructField, StructType
 
 from forebay import sql
 from forebay.formats import BadRecord, Decoded
@@ -20,13 +20,11 @@ WELL_KNOWN = "".join(
 )
 
 
-def columns(ddl: str) -> StructType:
+def columns(ddl: str) -> pa.Schema:
     """The columns as CREATE SOURCE has them."""
     statement = sql.parse_one(f"CREATE SOURCE t ({ddl}) FROM KAFKA (topic = 't') FORMAT PROTOBUF")
     assert isinstance(statement, sql.CreateSource)
-    return StructType(
-        [StructField(column.name, column.type, column.nullable) for column in statement.columns]
-    )
+    return pa.schema([pa.field(column.name, column.type, column.nullable) for column in statement.columns])
 
 
 def options(body: str, syntax: str = "proto3", message: str = "M") -> dict[str, str]:

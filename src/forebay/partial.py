@@ -6,7 +6,9 @@ import json
 from dataclasses import asdict, dataclass, replace
 from typing import Literal
 
-from pyspark.sql.types import DataType, DoubleType, LongType, StructField, StructType
+import pyarrow as pa
+
+from forebay import column_types as types
 
 Function = Literal["count_all", "count", "sum", "min", "max"]
 
@@ -54,10 +56,10 @@ class Partial:
         panes = tuple((name, width) for name, width in found["panes"])
         return Partial(tuple(found["keys"]), panes, tuple(Part(**part) for part in found["parts"]))
 
-    def fields(self, schema: StructType) -> list[StructField]:
+    def fields(self, schema: pa.Schema) -> list[pa.Field]:
         """The columns that the parts have."""
-        types: dict[str, DataType] = {"bigint": LongType(), "double": DoubleType()}
+        own = {"bigint": types.BIGINT, "double": types.DOUBLE}
         return [
-            StructField(part.name, types.get(part.type) or schema[part.column].dataType)
+            pa.field(part.name, own[part.type] if part.type in own else schema.field(part.column).type)
             for part in self.parts
         ]

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Protocol
 
+import pyarrow as pa
 import pytest
 from opentelemetry import trace
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
-from pyspark.sql.types import StructType
 from support import NUMBERS, Cluster, eventually
 from support import kafka_source as make_source
 
@@ -27,7 +27,7 @@ class KafkaOptions(Protocol):
 
 
 class MakeSource(Protocol):
-    def __call__(self, options: dict[str, str], schema: StructType = NUMBERS) -> KafkaSource: ...
+    def __call__(self, options: dict[str, str], schema: pa.Schema = NUMBERS) -> KafkaSource: ...
 
 
 @pytest.fixture(scope="session")
@@ -71,7 +71,7 @@ def kafka_source() -> Iterator[MakeSource]:
     """Makes Kafka sources that are closed when the test ends."""
     made: list[KafkaSource] = []
 
-    def make(options: dict[str, str], schema: StructType = NUMBERS) -> KafkaSource:
+    def make(options: dict[str, str], schema: pa.Schema = NUMBERS) -> KafkaSource:
         made.append(make_source(options, schema))
         return made[-1]
 

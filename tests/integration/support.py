@@ -12,10 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
-from pyspark.sql.types import LongType, StructField, StructType
 
+from forebay import column_types as types
 from forebay.connectors.contract import RejectedRecord, SourceConfig, SourceConnector
 from forebay.devstack import DevStack
 from forebay.devstack.registry import Registry
@@ -29,7 +30,7 @@ QUIET.propagate = False
 
 _numbers = itertools.count(1)
 
-NUMBERS = StructType([StructField("n", LongType())])
+NUMBERS = pa.schema([pa.field("n", types.BIGINT)])
 
 
 def eventually(condition: Callable[[], Any], what: str, timeout: float = 30) -> Any:
@@ -216,7 +217,7 @@ def numbers(count: int, first: int = 0) -> list[bytes]:
     return [b'{"n": %d}' % number for number in range(first, first + count)]
 
 
-def kafka_source(options: Mapping[str, str], schema: StructType = NUMBERS) -> KafkaSource:
+def kafka_source(options: Mapping[str, str], schema: pa.Schema = NUMBERS) -> KafkaSource:
     given = {key: text for key, text in options.items() if key != "connector"}
     return KafkaSource(SourceConfig("s", "kafka", given, schema))
 

@@ -6,12 +6,13 @@ import json
 import logging
 from collections.abc import Iterator
 
+import pyarrow as pa
 import pytest
 from conftest import MakeSource
-from pyspark.sql.types import LongType, StringType, StructField, StructType
 from sessions import caught_up, connect, create_source, name, notes, rows
 from support import Cluster
 
+from forebay import column_types as types
 from forebay.errors import UnreachableError
 from forebay.kafka.connector import KafkaSource
 from forebay.kafka.native_reader import NativeReader
@@ -91,8 +92,8 @@ def test_a_sample_that_cannot_be_read_costs_the_note_and_not_the_statement(
     assert "went away" in caplog.text
 
 
-KEYED = StructType(
-    [StructField("Id", LongType()), StructField("userId", LongType()), StructField("city", StringType())]
+KEYED = pa.schema(
+    [pa.field("Id", types.BIGINT), pa.field("userId", types.BIGINT), pa.field("city", types.STRING)]
 )
 
 

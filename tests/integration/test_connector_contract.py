@@ -11,27 +11,11 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
+import pyarrow as pa
 import pytest
-from pyspark.sql.types import (
-    BinaryType,
-    BooleanType,
-    ByteType,
-    DataType,
-    DateType,
-    DecimalType,
-    DoubleType,
-    FloatType,
-    IntegerType,
-    LongType,
-    ShortType,
-    StringType,
-    StructField,
-    StructType,
-    TimestampNTZType,
-    TimestampType,
-)
 from support import NUMBERS, Cluster, eventually, numbers, read
 
+from forebay import column_types as types
 from forebay.connectors.contract import (
     ConnectorState,
     Offsets,
@@ -48,7 +32,6 @@ from forebay.errors import (
     UnknownOptionError,
     UnsupportedSqlError,
 )
-from forebay.formats.batches import arrow_schema
 
 COUNT = 2_000
 
@@ -184,7 +167,7 @@ def test_a_batch_that_is_planned_again_has_the_same_rows_whatever_the_parallelis
 def test_rows_have_exactly_the_full_schema(source: SourceConnector) -> None:
     start = source.initial_offsets()
     end = all_there(source, start)
-    expected = arrow_schema(source.full_schema())
+    expected = source.full_schema()
     for split in source.plan_batches(start, end, 2):
         for batch in source.read_batch(split):
             assert batch.records.schema == expected
@@ -306,9 +289,9 @@ def test_a_kafka_source_without_a_group_gets_one_of_its_name() -> None:
 
 
 def datagen(
-    columns: dict[str, DataType], options: dict[str, str] | None = None, **more: str
+    columns: dict[str, pa.DataType], options: dict[str, str] | None = None, **more: str
 ) -> DatagenSource:
-    schema = StructType([StructField(name, kind) for name, kind in columns.items()])
+    schema = pa.schema([pa.field(name, kind) for name, kind in columns.items()])
     given = {"number.of.rows": "5000", **(options or {})}
     return DatagenSource(SourceConfig("gen", "datagen", given | more, schema))
 
@@ -318,24 +301,24 @@ def rows_of(source: DatagenSource, first: int = 0, last: int = 5000) -> list[dic
     return read(source, start, {**start, "row": last})[0]
 
 
-def column(kind: DataType, settings: dict[str, str], last: int = 5000) -> list[Any]:
+def column(kind: pa.DataType, settings: dict[str, str], last: int = 5000) -> list[Any]:
     source = datagen({"c": kind}, {f"fields.c.{key}": text for key, text in settings.items()})
     return [row["c"] for row in rows_of(source, 0, last)]
 
 
-EVERY_TYPE: dict[str, DataType] = {
-    "i8": ByteType(),
-    "i16": ShortType(),
-    "i32": IntegerType(),
-    "i64": LongType(),
-    "f32": FloatType(),
-    "f64": DoubleType(),
-    "d": DecimalType(10, 2),
-    "s": StringType(),
-    "b": BooleanType(),
-    "ts": TimestampType(),
-    "tn": TimestampNTZType(),
-    "day": DateType(),
+EVERY_TYPE: dict[str, pa.DataType] = {
+    "i8": types.TINYINT,
+    "i16": types.SMALLINT,
+    "i32": types.INT,
+    "i64": types.BIGINT,
+    "f32": types.FLOAT,
+    "f64": types.DOUBLE,
+    "d": pa.decimal128(10, 2),
+    "s": types.STRING,
+    "b": types.BOOLEAN,
+    "ts": types.TIMESTAMP,
+    "tn": types.TIMESTAMP_NTZ,
+    "day": types.DATE,
 }
 
 
@@ -349,7 +332,7 @@ def test_a_row_is_a_function_of_the_seed_and_its_number() -> None:
 
 
 def test_a_first_batch_that_is_repeated_has_the_rows_that_were_logged() -> None:
-    source = datagen({"ts": TimestampType()})
+    source = datagen({"ts": types.TIMESTAMP})
     end = {"row": 10, "epoch_ms": 1_700_000_000_000}
     before = read(source, {"row": 0, "epoch_ms": 1_700_000_000_000}, end)
     after_restart = read(source, {"row": 0, "epoch_ms": 1_800_000_000_000}, end)
@@ -357,35 +340,35 @@ def test_a_first_batch_that_is_repeated_has_the_rows_that_were_logged() -> None:
 
 
 def test_sequences_count_and_begin_again_at_their_end() -> None:
-    assert column(LongType(), {"kind": "sequence"}, 3) == [0, 1, 2]
-    assert column(LongType(), {"start": "10", "end": "12"}, 7) == [10, 11, 12, 10, 11, 12, 10]
-    assert column(StringType(), {"kind": "sequence", "start": "5"}, 2) == ["5", "6"]
-    assert column(ByteType(), {"kind": "sequence"}, 130)[126:] == [126, 127, 0, 1]
+    assert column(types.BIGINT, {"kind": "sequence"}, 3) == [0, 1, 2]
+    assert column(types.BIGINT, {"start": "10", "end": "12"}, 7) == [10, 11, 12, 10, 11, 12, 10]
+    assert column(types.STRING, {"kind": "sequence", "start": "5"}, 2) == ["5", "6"]
+    assert column(types.TINYINT, {"kind": "sequence"}, 130)[126:] == [126, 127, 0, 1]
 
 
 def test_choices_are_of_the_columns_type() -> None:
-    assert set(column(StringType(), {"choices": "BTC, ETH"})) == {"BTC", "ETH"}
-    assert set(column(IntegerType(), {"choices": "1,2,3"})) == {1, 2, 3}
-    assert set(column(LongType(), {"choices": "9007199254740993"})) == {9007199254740993}
-    assert set(column(DoubleType(), {"choices": "0.5,1.5"})) == {0.5, 1.5}
-    assert set(column(DecimalType(5, 2), {"choices": "0.10,9.99"})) == {Decimal("0.10"), Decimal("9.99")}
+    assert set(column(types.STRING, {"choices": "BTC, ETH"})) == {"BTC", "ETH"}
+    assert set(column(types.INT, {"choices": "1,2,3"})) == {1, 2, 3}
+    assert set(column(types.BIGINT, {"choices": "9007199254740993"})) == {9007199254740993}
+    assert set(column(types.DOUBLE, {"choices": "0.5,1.5"})) == {0.5, 1.5}
+    assert set(column(pa.decimal128(5, 2), {"choices": "0.10,9.99"})) == {Decimal("0.10"), Decimal("9.99")}
 
 
 def test_random_values_lie_in_their_range() -> None:
-    for kind, low, high in ((IntegerType(), -5, 5), (LongType(), 0, 3), (ByteType(), 100, 127)):
+    for kind, low, high in ((types.INT, -5, 5), (types.BIGINT, 0, 3), (types.TINYINT, 100, 127)):
         values = column(kind, {"min": str(low), "max": str(high)})
         assert set(values) == set(range(low, high + 1))
-    floats = column(DoubleType(), {"min": "-1", "max": "2.5"})
+    floats = column(types.DOUBLE, {"min": "-1", "max": "2.5"})
     assert -1 <= min(floats) < 0 < 2 < max(floats) <= 2.5
-    decimals = column(DecimalType(6, 2), {"min": "10.10", "max": "10.13"})
+    decimals = column(pa.decimal128(6, 2), {"min": "10.10", "max": "10.13"})
     assert set(decimals) == {Decimal("10.10"), Decimal("10.11"), Decimal("10.12"), Decimal("10.13")}
-    assert {len(text) for text in column(StringType(), {"length": "4"})} == {4}
-    assert set(column(BooleanType(), {})) == {True, False}
+    assert {len(text) for text in column(types.STRING, {"length": "4"})} == {4}
+    assert set(column(types.BOOLEAN, {})) == {True, False}
 
 
 def test_times_follow_the_rate_from_the_first_row_on() -> None:
     source = datagen(
-        {"ts": TimestampType(), "tn": TimestampNTZType(), "day": DateType()}, {"rows.per.second": "4"}
+        {"ts": types.TIMESTAMP, "tn": types.TIMESTAMP_NTZ, "day": types.DATE}, {"rows.per.second": "4"}
     )
     first = datetime.fromtimestamp(1_700_000_000, UTC)
     for number, row in enumerate(rows_of(source, 0, 6)):
@@ -394,7 +377,7 @@ def test_times_follow_the_rate_from_the_first_row_on() -> None:
 
 
 @pytest.mark.parametrize("kind", EVERY_TYPE.values(), ids=EVERY_TYPE)
-def test_null_rate_is_the_share_of_nulls_in_a_column_of_any_type(kind: DataType) -> None:
+def test_null_rate_is_the_share_of_nulls_in_a_column_of_any_type(kind: pa.DataType) -> None:
     share = sum(value is None for value in column(kind, {"null.rate": "0.25"})) / 5000
     assert 0.2 < share < 0.3
     assert set(column(kind, {"null.rate": "1"}, 100)) == {None}
@@ -402,7 +385,7 @@ def test_null_rate_is_the_share_of_nulls_in_a_column_of_any_type(kind: DataType)
 
 
 def test_rows_appear_at_their_rate_and_no_more_than_there_are() -> None:
-    source = datagen({"n": LongType()}, {"rows.per.second": "2000", "number.of.rows": "300"})
+    source = datagen({"n": types.BIGINT}, {"rows.per.second": "2000", "number.of.rows": "300"})
     start = source.initial_offsets()
     assert source.latest_offsets(start, None)["row"] < 300
     eventually(lambda: source.latest_offsets(start, None)["row"] == 300, "all rows have appeared")
@@ -414,7 +397,7 @@ def test_rows_appear_at_their_rate_and_no_more_than_there_are() -> None:
 
 
 def test_a_large_batch_is_cut_into_as_many_tasks_as_can_run() -> None:
-    source = datagen({"n": LongType()}, {"number.of.rows": "2000000"})
+    source = datagen({"n": types.BIGINT}, {"number.of.rows": "2000000"})
     start = {"row": 0, "epoch_ms": 1}
     assert len(source.plan_batches(start, {"row": 200_000, "epoch_ms": 1}, 4)) == 1
     splits = source.plan_batches(start, {"row": 2_000_000, "epoch_ms": 1}, 4)
@@ -425,34 +408,34 @@ def test_a_large_batch_is_cut_into_as_many_tasks_as_can_run() -> None:
 @pytest.mark.parametrize(
     ("kind", "settings"),
     [
-        (LongType(), {"kind": "rising"}),
-        (LongType(), {"min": "low"}),
-        (LongType(), {"min": "5", "max": "4"}),
-        (ByteType(), {"max": "128"}),
-        (LongType(), {"length": "3"}),
-        (LongType(), {"choices": "1,two"}),
-        (LongType(), {"choices": "1.5"}),
-        (ByteType(), {"choices": "300"}),
-        (LongType(), {"choices": "1", "min": "0"}),
-        (StringType(), {"choices": "a,,b"}),
-        (BooleanType(), {"choices": "true"}),
-        (LongType(), {"start": "5", "end": "4"}),
-        (ByteType(), {"start": "0", "end": "200"}),
-        (BooleanType(), {"kind": "sequence"}),
-        (DoubleType(), {"max": "nan"}),
-        (DecimalType(3, 2), {"max": "10"}),
-        (DecimalType(3, 2), {"max": "much"}),
-        (StringType(), {"length": "-1"}),
-        (StringType(), {"min": "a"}),
-        (TimestampType(), {"min": "0"}),
-        (LongType(), {"null.rate": "2"}),
-        (LongType(), {"null.rate": "some"}),
-        (BinaryType(), {}),
+        (types.BIGINT, {"kind": "rising"}),
+        (types.BIGINT, {"min": "low"}),
+        (types.BIGINT, {"min": "5", "max": "4"}),
+        (types.TINYINT, {"max": "128"}),
+        (types.BIGINT, {"length": "3"}),
+        (types.BIGINT, {"choices": "1,two"}),
+        (types.BIGINT, {"choices": "1.5"}),
+        (types.TINYINT, {"choices": "300"}),
+        (types.BIGINT, {"choices": "1", "min": "0"}),
+        (types.STRING, {"choices": "a,,b"}),
+        (types.BOOLEAN, {"choices": "true"}),
+        (types.BIGINT, {"start": "5", "end": "4"}),
+        (types.TINYINT, {"start": "0", "end": "200"}),
+        (types.BOOLEAN, {"kind": "sequence"}),
+        (types.DOUBLE, {"max": "nan"}),
+        (pa.decimal128(3, 2), {"max": "10"}),
+        (pa.decimal128(3, 2), {"max": "much"}),
+        (types.STRING, {"length": "-1"}),
+        (types.STRING, {"min": "a"}),
+        (types.TIMESTAMP, {"min": "0"}),
+        (types.BIGINT, {"null.rate": "2"}),
+        (types.BIGINT, {"null.rate": "some"}),
+        (types.BINARY, {}),
     ],
     ids=str,
 )
 def test_settings_that_do_not_fit_the_column_are_refused_before_any_row_is_made(
-    kind: DataType, settings: dict[str, str]
+    kind: pa.DataType, settings: dict[str, str]
 ) -> None:
     with pytest.raises(OptionValueError, match="column 'c'") as caught:
         datagen({"c": kind}, {f"fields.c.{key}": text for key, text in settings.items()})
@@ -460,7 +443,7 @@ def test_settings_that_do_not_fit_the_column_are_refused_before_any_row_is_made(
 
 
 def test_nulls_are_refused_where_the_column_may_not_be_null() -> None:
-    schema = StructType([StructField("c", LongType(), nullable=False)])
+    schema = pa.schema([pa.field("c", types.BIGINT, nullable=False)])
     with pytest.raises(OptionValueError, match="NOT NULL"):
         DatagenSource(SourceConfig("gen", "datagen", {"fields.c.null.rate": "0.5"}, schema))
 
@@ -468,7 +451,7 @@ def test_nulls_are_refused_where_the_column_may_not_be_null() -> None:
 @pytest.mark.parametrize("key", ["fields.other.min", "fields.c.maximum", "fields.c"])
 def test_a_setting_of_no_column_or_of_no_meaning_is_an_error_that_lists_those_there_are(key: str) -> None:
     with pytest.raises(OptionValueError, match="there is no") as caught:
-        datagen({"c": LongType()}, {key: "1"})
+        datagen({"c": types.BIGINT}, {key: "1"})
     assert caught.value.option == key
     assert caught.value.remedy.startswith("there are: ")
 
@@ -477,6 +460,6 @@ def test_a_datagen_source_needs_columns_and_takes_no_unknown_option() -> None:
     with pytest.raises(UnsupportedSqlError, match="needs its columns"):
         datagen({}).open()
     with pytest.raises(UnknownOptionError, match=r"no option 'rows\.per\.secnd'"):
-        datagen({"c": LongType()}, {"rows.per.secnd": "1"})
+        datagen({"c": types.BIGINT}, {"rows.per.secnd": "1"})
     assert DATAGEN.bind({})["rows.per.second"] == 10_000
-    assert datagen({"c": LongType()}).discover_schema() is None
+    assert datagen({"c": types.BIGINT}).discover_schema() is None

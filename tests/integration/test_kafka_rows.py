@@ -5,11 +5,12 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from conftest import MakeSource
-from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
 from support import NUMBERS, Cluster, numbers, read
 
+from forebay import column_types as types
 from forebay.connectors.contract import RejectedRecord
 from forebay.errors import (
     MissingOptionError,
@@ -65,10 +66,10 @@ def test_without_those_options_there_are_only_the_declared_columns(
     ("columns", "expected"),
     [
         ((), [{"key": b"k", "value": b"\xff\x00"}, {"key": None, "value": None}]),
-        ((("value", BinaryType()),), [{"value": b"\xff\x00"}, {"value": None}]),
-        ((("key", StringType()),), [{"key": "k"}, {"key": None}]),
+        ((("value", types.BINARY),), [{"value": b"\xff\x00"}, {"value": None}]),
+        ((("key", types.STRING),), [{"key": "k"}, {"key": None}]),
         (
-            (("value", BinaryType()), ("key", StringType())),
+            (("value", types.BINARY), ("key", types.STRING)),
             [{"value": b"\xff\x00", "key": "k"}, {"value": None, "key": None}],
         ),
     ],
@@ -77,13 +78,13 @@ def test_without_those_options_there_are_only_the_declared_columns(
 def test_raw_gives_key_and_value_as_they_are(
     cluster: Cluster,
     kafka_source: MakeSource,
-    columns: tuple[tuple[str, BinaryType | StringType], ...],
+    columns: tuple[tuple[str, pa.DataType], ...],
     expected: list[dict[str, object]],
 ) -> None:
     topic = cluster.make_topic(1)
     cluster.produce(topic, [b"\xff\x00"], key="k")
     cluster.produce(topic, [None])
-    schema = StructType([StructField(name, kind) for name, kind in columns])
+    schema = pa.schema([pa.field(name, kind) for name, kind in columns])
     source = kafka_source(cluster.kafka_options(topic, format="raw"), schema)
     source.open()
     start = source.initial_offsets()
@@ -120,7 +121,7 @@ def test_a_raw_key_that_is_no_text_rejects_its_record_only(
     topic = cluster.make_topic(1)
     for key, value in ((b"a", b"1"), (b"\xff", b"2"), (b"c", b"\xfe"), (b"d", b"4")):
         cluster.produce(topic, [value], key=key)
-    schema = StructType([StructField("value", StringType()), StructField("key", StringType())])
+    schema = pa.schema([pa.field("value", types.STRING), pa.field("key", types.STRING)])
     source = kafka_source(cluster.kafka_options(topic, format="raw"), schema)
     start = source.initial_offsets()
     rows, rejected = read(source, start, source.latest_offsets(start, None))
@@ -131,7 +132,7 @@ def test_a_raw_key_that_is_no_text_rejects_its_record_only(
 def test_csv_takes_its_own_options(cluster: Cluster, kafka_source: MakeSource) -> None:
     topic = cluster.make_topic(1)
     cluster.produce(topic, [b"1;'a;b'", b"-;c"])
-    schema = StructType([StructField("n", LongType()), StructField("s", StringType())])
+    schema = pa.schema([pa.field("n", types.BIGINT), pa.field("s", types.STRING)])
     options = cluster.kafka_options(topic, format="csv", csv_delimiter=";", csv_quote="'", csv_null="-")
     source = kafka_source(options, schema)
     start = source.initial_offsets()
@@ -144,12 +145,12 @@ def test_csv_takes_its_own_options(cluster: Cluster, kafka_source: MakeSource) -
     ("more", "schema", "complaint"),
     [
         ({"format": "protobuf"}, NUMBERS, "needs the messages' schema"),
-        ({}, StructType(), "needs its columns"),
+        ({}, pa.schema([]), "needs its columns"),
         ({"format": "raw"}, NUMBERS, "has the columns key and value"),
     ],
 )
 def test_what_cannot_be_decoded_is_refused_at_open(
-    cluster: Cluster, kafka_source: MakeSource, more: dict[str, str], schema: StructType, complaint: str
+    cluster: Cluster, kafka_source: MakeSource, more: dict[str, str], schema: pa.Schema, complaint: str
 ) -> None:
     source = kafka_source(cluster.kafka_options(cluster.make_topic(1)) | more, schema)
     with pytest.raises((UnsupportedSqlError, MissingOptionError), match=complaint):
@@ -159,7 +160,7 @@ def test_what_cannot_be_decoded_is_refused_at_open(
 def test_a_declared_column_may_not_have_the_name_of_an_added_one(
     cluster: Cluster, kafka_source: MakeSource
 ) -> None:
-    schema = StructType([StructField("_Offset", LongType())])
+    schema = pa.schema([pa.field("_Offset", types.BIGINT)])
     source = kafka_source(cluster.kafka_options("t", include_metadata="true"), schema)
     with pytest.raises(OptionConflictError, match="_offset"):
         source.full_schema()
@@ -172,9 +173,7 @@ def rows_of(source: KafkaSource) -> tuple[list[dict[str, Any]], list[RejectedRec
 
 
 AVRO_KEY = '{"type": "record", "name": "k", "fields": [{"name": "k", "type": "long"}]}'
-KEYED = StructType(
-    [StructField("n", LongType()), StructField("k", LongType()), StructField("s", StringType())]
-)
+KEYED = pa.schema([pa.field("n", types.BIGINT), pa.field("k", types.BIGINT), pa.field("s", types.STRING)])
 
 
 @pytest.mark.parametrize(
@@ -194,7 +193,7 @@ def test_columns_of_the_key_are_decoded_in_its_own_format_and_stand_where_they_a
     cluster: Cluster,
     kafka_source: MakeSource,
     options: dict[str, str],
-    schema: StructType,
+    schema: pa.Schema,
     key: bytes,
     value: bytes,
 ) -> None:
@@ -218,7 +217,7 @@ def test_a_key_that_does_not_decode_rejects_its_record_and_says_that_it_is_the_k
     ):
         cluster.produce(topic, [found], key=key)
     options = cluster.kafka_options(topic) | {"key.format": "json", "key.columns": "k"}
-    schema = StructType([StructField("k", LongType()), StructField("n", LongType())])
+    schema = pa.schema([pa.field("k", types.BIGINT), pa.field("n", types.BIGINT)])
     rows, rejected = rows_of(kafka_source(options, schema))
     assert rows == [{"k": 1, "n": 1}, {"k": None, "n": 1}]
     assert [(item.offset, item.kind) for item in rejected] == [
@@ -227,7 +226,7 @@ def test_a_key_that_does_not_decode_rejects_its_record_and_says_that_it_is_the_k
     assert rejected[0].message.startswith("key.k: expected BIGINT")
     assert rejected[1].message.startswith("key: not JSON")
     assert not rejected[2].message.startswith("key")  # the value comes first
-    schema = StructType([StructField("k", LongType(), nullable=False), StructField("n", LongType())])
+    schema = pa.schema([pa.field("k", types.BIGINT, nullable=False), pa.field("n", types.BIGINT)])
     _, rejected = rows_of(kafka_source(options, schema))
     assert [item.message for item in rejected if item.offset == 3] == [
         "key.k: NOT NULL, but the record has no key"
@@ -272,7 +271,7 @@ def test_a_change_log_s_updates_are_two_rows_of_one_record_and_tombstones_none(
                   b'{"op": "u", "after": {"n": 3}}', b'{"op": "d", "before": {"n": 2}}', None):  # fmt: skip
         cluster.produce(topic, [value], key=b'{"k": 9}')
     options = {"format": "debezium-json", "key.format": "json", "key.columns": "k", "include.offset.as": "o"}
-    schema = StructType([StructField("k", LongType()), StructField("n", LongType())])
+    schema = pa.schema([pa.field("k", types.BIGINT), pa.field("n", types.BIGINT)])
     source = kafka_source(cluster.kafka_options(topic) | options, schema)
     source.open()
     start = source.initial_offsets()

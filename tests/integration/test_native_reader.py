@@ -8,19 +8,20 @@ from collections.abc import Iterator
 from typing import Any
 
 import psutil
+import pyarrow as pa
 import pytest
-from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
 from support import Cluster, kafka_source, numbers
 
+from forebay import column_types as types
 from forebay.kafka.native_reader import NativeReader
 from forebay.kafka.offsets import KafkaSplit, Range
 from forebay.kafka.rows import RowDecoder
 from forebay.native import native
 
 pytest.importorskip("forebay_native", reason="the native reader is not built (make setup)")
-MIXED = StructType([StructField("n", LongType(), False), StructField("s", StringType())])
+MIXED = pa.schema([pa.field("n", types.BIGINT, False), pa.field("s", types.STRING)])
 BATCHES = int(os.environ.get("FOREBAY_LEAK_BATCHES", "1000"))  # make chaos: ten thousand
-RAW = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
+RAW = pa.schema([pa.field("key", types.STRING), pa.field("value", types.BINARY)])
 
 
 @pytest.fixture
@@ -36,7 +37,7 @@ def plainly(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     native.cache_clear()
 
 
-def everything(options: dict[str, str], schema: StructType, split: KafkaSplit) -> tuple[list[Any], list[Any]]:
+def everything(options: dict[str, str], schema: pa.Schema, split: KafkaSplit) -> tuple[list[Any], list[Any]]:
     source = kafka_source(options, schema)
     batches = list(source.read_batch(split))
     source.close()
@@ -110,7 +111,7 @@ def test_both_readers_skip_double_and_key_the_same_records(
     for index, value in enumerate(values * 11):
         producer.produce(topic, value, keys[index % len(keys)], partition=0)
     producer.commit_transaction(30)
-    schema = StructType([*MIXED.fields, *([StructField("k", LongType())] if keyed else [])])
+    schema = pa.schema([*MIXED, *([pa.field("k", types.BIGINT)] if keyed else [])])
     key = {"key.format": "json", "key.columns": "k"} if keyed else {}
     options = cluster.kafka_options(topic, include_metadata="true") | more | key
     split = KafkaSplit((Range(topic, 0, 0, len(values) * 11),))
@@ -174,7 +175,7 @@ def test_a_task_stays_within_its_budget(cluster: Cluster) -> None:
     topic = cluster.make_topic(1)
     value = json.dumps({"n": 1, "s": "x" * 100_000}).encode()
     cluster.produce(topic, [value] * 3000, partition=0)  # 300 MB
-    schema = StructType([StructField("n", LongType()), StructField("s", StringType())])
+    schema = pa.schema([pa.field("n", types.BIGINT), pa.field("s", types.STRING)])
     source = kafka_source(cluster.kafka_options(topic, **{"fetch.budget.bytes": "32MB"}), schema)
     process = psutil.Process()
     before, highest, records = process.memory_info().rss, 0, 0

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import pyarrow as pa
 import pytest
-from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType, TimestampType
 from sessions import caught_up, connect, create_source, event, events, name, notes, rows
 from support import Cluster
 
+from forebay import column_types as types
 from forebay.runtime.session import Session
 from forebay.source.needed import needed_columns
 
-TRADES = StructType(
+TRADES = pa.schema(
     [
-        StructField("id", LongType(), False),
-        StructField("k", StringType()),
-        StructField("v", IntegerType()),
-        StructField("ts", TimestampType()),
+        pa.field("id", types.BIGINT, False),
+        pa.field("k", types.STRING),
+        pa.field("v", types.INT),
+        pa.field("ts", types.TIMESTAMP),
     ]
 )
 
@@ -48,7 +49,7 @@ def test_what_a_query_needs(db: Session, query: str, needed: set[str]) -> None:
 
 
 def test_each_source_has_its_own(db: Session) -> None:
-    other = StructType([StructField("id", LongType()), StructField("w", LongType())])
+    other = pa.schema([pa.field("id", types.BIGINT), pa.field("w", types.BIGINT)])
     query = "SELECT sum(w) FROM t JOIN u ON t.id = u.id WHERE t.v > 1"
     assert needed_columns(db.spark, {"t": TRADES, "u": other}, query) == {"t": {"id", "v"}, "u": {"id", "w"}}
 

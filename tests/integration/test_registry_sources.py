@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 import sessions
 from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
@@ -17,15 +18,9 @@ from confluent_kafka.schema_registry.protobuf import ProtobufSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 from google.protobuf import message_factory
 from pools import pool_on, run_until
-from pyspark.sql.types import (
-    DoubleType,
-    LongType,
-    StringType,
-    StructField,
-    StructType,
-)
 from support import Cluster, Stack, eventually, kafka_source, read, registry_beside
 
+from forebay import column_types as types
 from forebay.devstack import DevStack
 from forebay.errors import (
     ConnectorError,
@@ -54,12 +49,12 @@ VALUES = [
     {"id": 2, "amount": 20.5, "currency": "USD"},
     {"id": 3, "amount": 30.5, "currency": "EUR", "note": "n"},
 ]
-COLUMNS = StructType(
+COLUMNS = pa.schema(
     [
-        StructField("id", LongType(), False),
-        StructField("amount", DoubleType(), False),
-        StructField("currency", StringType()),
-        StructField("note", StringType()),
+        pa.field("id", types.BIGINT, False),
+        pa.field("amount", types.DOUBLE, False),
+        pa.field("currency", types.STRING),
+        pa.field("note", types.STRING),
     ]
 )
 ROWS = [
@@ -137,7 +132,7 @@ def options(kafka: Cluster, topic: str, **more: str) -> dict[str, str]:
     return given | {"schema.registry.url": url, "connect.timeout.ms": "2000"} | more
 
 
-def everything(given: dict[str, str], schema: StructType) -> tuple[list[Any], list[Any]]:
+def everything(given: dict[str, str], schema: pa.Schema) -> tuple[list[Any], list[Any]]:
     source = kafka_source(given, schema)
     source.open()
     found = read(source, source.initial_offsets(), source.end_offsets())
@@ -197,7 +192,7 @@ def test_protobuf_of_the_confluent_serializer_with_two_schema_ids(
         serializer = ProtobufSerializer(kind, client(stack), {"use.deprecated.format": False})
         values.append(serializer(kind(**given), context))
     kafka.produce(topic, [values[0], values[1], b"\x00\x7f\xff\xff\xff\x00", values[0]])
-    schema = StructType([*COLUMNS.fields[:2], StructField("currency", StringType())])
+    schema = pa.schema([*list(COLUMNS)[:2], pa.field("currency", types.STRING)])
     rows, rejected = everything(options(kafka, topic, format="protobuf"), schema)
     first = {"id": 1, "amount": 10.0, "currency": None}
     assert rows == [first, {"id": 2, "amount": 20.5, "currency": "USD"}, first]
@@ -219,7 +214,7 @@ def test_keys_name_their_schemas_too(stack: Stack, kafka: Cluster, plainly: Any,
     for key, value in zip([*keys, unknown, None], [*values, values[0]], strict=True):
         kafka.produce(topic, [value], key=key, partition=0)
     given = {"key.format": "avro", "key.columns": "region"}
-    schema = StructType([*COLUMNS.fields[:2], StructField("region", LongType())])
+    schema = pa.schema([*list(COLUMNS)[:2], pa.field("region", types.BIGINT)])
     rows, rejected = everything(options(kafka, topic, **given), schema)
     assert [(row["id"], row["region"]) for row in rows] == [(1, 7), (2, 2**40), (1, None)]
     assert [(bad.kind, bad.offset) for bad in rejected] == [("UnknownSchemaId", 2)]
@@ -287,12 +282,12 @@ def test_the_reader_is_the_schema_that_the_statement_gives(
     }
     file = tmp_path / "mine.avsc"
     file.write_text(json.dumps(reader))
-    schema = StructType([StructField(n, t) for n, t in [("cost", DoubleType()), ("by", StringType())]])
+    schema = pa.schema([pa.field(n, t) for n, t in [("cost", types.DOUBLE), ("by", types.STRING)]])
     for given in ({"avro.schema": json.dumps(reader)}, {"avro.schema.file": str(file)}):
         rows, rejected = everything(options(kafka, topic, **given), schema)
         assert rejected == []
         assert rows == [{"cost": cost, "by": "nobody"} for cost in (10.0, 20.5, 30.5)]
-    wrong = StructType([StructField("costs", DoubleType())])
+    wrong = pa.schema([pa.field("costs", types.DOUBLE)])
     with pytest.raises(UnsupportedSqlError, match="costs is not a field of the reader's") as caught:
         everything(options(kafka, topic, **{"avro.schema.file": str(file)}), wrong)
     assert "did you mean cost?" in caught.value.remedy
@@ -314,7 +309,7 @@ def test_subjects_by_record_name(stack: Stack, kafka: Cluster, strategy: str) ->
     assert everything(options(kafka, topic, **named), COLUMNS) == (ROWS, [])
     # Without the name there is no newest schema to take aliases and defaults from: the columns are enough.
     del named["schema.registry.record.name"]
-    columns = StructType([StructField("id", LongType()), StructField("amount", DoubleType())])
+    columns = pa.schema([pa.field("id", types.BIGINT), pa.field("amount", types.DOUBLE)])
     rows, rejected = everything(options(kafka, topic, **named), columns)
     assert rejected == []
     assert [row["amount"] for row in rows] == [None, 20.5, 30.5]
@@ -326,7 +321,7 @@ def test_json_behind_the_frame(stack: Stack, kafka: Cluster) -> None:
     good = serializer({"id": 1, "currency": "EUR"}, SerializationContext(topic, MessageField.VALUE))
     assert good is not None
     kafka.produce(topic, [good, good[5:], good[:5], good[:5] + b"[1]", b"\x00\x7f\x00\x00\x00{}", good])
-    columns = StructType([StructField("id", LongType(), False), StructField("currency", StringType())])
+    columns = pa.schema([pa.field("id", types.BIGINT, False), pa.field("currency", types.STRING)])
     rows, rejected = everything(options(kafka, topic, format="json"), columns)
     assert rows == [{"id": 1, "currency": "EUR"}] * 2
     kinds = ["MalformedPayload", "MalformedPayload", "SchemaMismatch", "UnknownSchemaId"]
@@ -338,17 +333,17 @@ def test_a_source_is_checked_against_its_registry_when_it_is_created(stack: Stac
     topic = kafka.make_topic(1)
     kafka.produce(topic, orders(stack, topic))
 
-    def refusal(kind: type[Exception], schema: StructType = COLUMNS, **more: str) -> str:
+    def refusal(kind: type[Exception], schema: pa.Schema = COLUMNS, **more: str) -> str:
         with pytest.raises(kind) as caught:
             everything(options(kafka, topic, **more), schema)
         return str(caught.value)
 
     url = str(stack.schema_registry_url)
-    text = StructType([StructField("amount", StringType())])
+    text = pa.schema([pa.field("amount", types.STRING)])
     said = refusal(UnsupportedSqlError, text)
     assert "the newest schema of the subject (id " in said
     assert "column amount is declared STRING" in said
-    missing = StructType([StructField("missing", LongType(), False)])
+    missing = pa.schema([pa.field("missing", types.BIGINT, False)])
     assert "column missing is NOT NULL" in refusal(UnsupportedSqlError, missing)
     away = {"schema.registry.url": "http://127.0.0.1:1", "connect.timeout.ms": "300"}
     said = refusal(UnreachableError, **away)
@@ -372,11 +367,11 @@ def test_a_schema_that_contains_itself_is_read_over_where_no_column_needs_it(
     frame = b"\0" + made.to_bytes(4, "big")
     # Nested three times, not at all, and a record that ends inside of its second self.
     kafka.produce(topic, [frame + b"\2\2\2\0\2\4\6\x0a", frame + b"\0\x0e", frame + b"\2\2"], partition=0)
-    rows, rejected = everything(options(kafka, topic), StructType([StructField("id", LongType())]))
+    rows, rejected = everything(options(kafka, topic), pa.schema([pa.field("id", types.BIGINT)]))
     assert rows == [{"id": 5}, {"id": 7}]
     assert [bad.kind for bad in rejected] == ["MalformedPayload"]
     with pytest.raises(UnsupportedSqlError, match=r"the record Node contains itself") as refused:
-        kafka_source(options(kafka, topic), StructType([])).discover_schema()
+        kafka_source(options(kafka, topic), pa.schema([])).discover_schema()
     assert "FORMAT RAW" in refused.value.remedy
 
 

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections import Counter
 
+import pyarrow as pa
 import pytest
 from conftest import MakeSource
-from pyspark.sql.types import LongType, StringType, StructField, StructType
 from support import Cluster
 
+from forebay import column_types as types
 from forebay.connectors.contract import SourceBatch, Wanted
 from forebay.kafka.connector import KafkaSource
 from forebay.kafka.native_reader import NativeReader
 from forebay.native import native
 
-KEYED = StructType(
-    [StructField("id", LongType(), False), StructField("v", LongType()), StructField("s", StringType())]
+KEYED = pa.schema(
+    [pa.field("id", types.BIGINT, False), pa.field("v", types.BIGINT), pa.field("s", types.STRING)]
 )
 HEADERS: list[tuple[str, bytes | None]] = [("a", b"\xff"), ("a", None), ("b", b"")]
 RECORDS: list[tuple[bytes | None, bytes | None, list[tuple[str, bytes | None]] | None]] = [
@@ -118,7 +119,7 @@ def test_a_batch_is_full_of_good_records_however_many_bad_ones_are_between(
     mixed, bad = cluster.make_topic(1), cluster.make_topic(1)
     cluster.produce(mixed, [b'{"v": 1}', b'{"v": "x"}'] * 30)
     cluster.produce(bad, [b"{"] * 50)
-    values = StructType([StructField("v", LongType())])
+    values = pa.schema([pa.field("v", types.BIGINT)])
     rows = [
         batch.records.num_rows
         for batch in batches(

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 import sessions
 from confluent_kafka.schema_registry import SchemaRegistryClient
@@ -16,7 +17,6 @@ from confluent_kafka.schema_registry.json_schema import JSONSerializer
 from confluent_kafka.schema_registry.protobuf import ProtobufSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 from google.protobuf import message_factory
-from pyspark.sql.types import StructType
 from support import Cluster, Stack, kafka_source, read
 from tests.protobuf_support import columns
 
@@ -75,7 +75,7 @@ class Topic:
         """The registry then has new schemas that are not compatible with the old ones."""
         self.registry.set_compatibility(f"{self.name}-value", "NONE")
 
-    def connector(self, policy: str, schema: StructType, **more: str) -> KafkaSource:
+    def connector(self, policy: str, schema: pa.Schema, **more: str) -> KafkaSource:
         """As it is after CREATE SOURCE."""
         url = str(self.kafka.stack.schema_registry_url)
         given = self.kafka.kafka_options(self.name, format="avro") | {"schema.registry.url": url} | more

@@ -13,28 +13,11 @@ from decimal import Decimal
 from itertools import count
 from typing import Any
 
+import pyarrow as pa
 from fastavro import parse_schema, schemaless_writer
 from hypothesis import strategies as st
-from pyspark.sql.types import (
-    ArrayType,
-    BinaryType,
-    BooleanType,
-    ByteType,
-    DataType,
-    DateType,
-    DecimalType,
-    DoubleType,
-    FloatType,
-    IntegerType,
-    LongType,
-    MapType,
-    ShortType,
-    StringType,
-    StructField,
-    StructType,
-    TimestampNTZType,
-    TimestampType,
-)
+
+from forebay import column_types as types
 
 Pairs = st.SearchStrategy[tuple[Any, Any]]
 """A value as fastavro is given it, and as `to_pylist()` gives it back."""
@@ -46,7 +29,6 @@ FLOATS = st.floats(width=32)
 DAYS = st.dates().map(lambda day: ((day - date(1970, 1, 1)).days, day))
 MICROS = st.datetimes()
 MILLIS = MICROS.map(lambda moment: moment.replace(microsecond=moment.microsecond // 1000 * 1000))
-BITS = {ByteType: 8, ShortType: 16, IntegerType: 32, LongType: 64}
 UUIDS = st.uuids().map(str)
 
 
@@ -55,10 +37,15 @@ class Case:
     """A writer's type and a column for it. `loose` are datums of the type that the column may refuse."""
 
     schema: Any
-    column: DataType
+    column: pa.DataType
     good: Pairs
     loose: st.SearchStrategy[Any]
     nullable: bool = False
+
+    @property
+    def columns(self) -> pa.Schema:
+        """Of a record: its fields."""
+        return pa.schema(list(self.column))
 
     @property
     def name(self) -> str:
@@ -88,42 +75,42 @@ def instants(moments: st.SearchStrategy[datetime], unit: timedelta, *, zoned: bo
     )
 
 
-def integers(kind: str, column: DataType, schema: Any = None) -> Case:
+def integers(kind: str, column: pa.DataType, schema: Any = None) -> Case:
     every = INTS if kind == "int" else LONGS
-    end = 2 ** (min(BITS[type(column)], 32 if kind == "int" else 64) - 1)
+    end = 2 ** (min(types.BITS[column], 32 if kind == "int" else 64) - 1)
     return Case(schema or kind, column, same_pairs(st.integers(-end, end - 1)), every)
 
 
 def reals(kind: str) -> Iterator[Case]:
     every = {"int": INTS, "long": LONGS, "float": FLOATS}[kind]
-    yield Case(kind, FloatType(), every.map(lambda value: (value, to_float(value))), every)
-    yield Case(kind, DoubleType(), every.map(lambda value: (value, float(value))), every)
+    yield Case(kind, types.FLOAT, every.map(lambda value: (value, to_float(value))), every)
+    yield Case(kind, types.DOUBLE, every.map(lambda value: (value, float(value))), every)
 
 
 def timestamps() -> Iterator[Case]:
-    for column, prefix in ((TimestampType(), "timestamp"), (TimestampNTZType(), "local-timestamp")):
-        zoned = isinstance(column, TimestampType)
+    for column, prefix in ((types.TIMESTAMP, "timestamp"), (types.TIMESTAMP_NTZ, "local-timestamp")):
+        zoned = column == types.TIMESTAMP
         millis = instants(MILLIS, timedelta(milliseconds=1), zoned=zoned)
         micros = instants(MICROS, timedelta(microseconds=1), zoned=zoned)
         yield Case("long", column, millis, LONGS)
         yield Case(logical("long", f"{prefix}-millis"), column, millis, LONGS)
         yield Case(logical("long", f"{prefix}-micros"), column, micros, LONGS)
-        yield integers("long", LongType(), logical("long", f"{prefix}-nanos"))
+        yield integers("long", types.BIGINT, logical("long", f"{prefix}-nanos"))
 
 
 LEAVES = [
-    Case("boolean", BooleanType(), same_pairs(st.booleans()), st.booleans()),
-    *(integers(kind, column()) for kind in ("int", "long") for column in BITS),
+    Case("boolean", types.BOOLEAN, same_pairs(st.booleans()), st.booleans()),
+    *(integers(kind, column) for kind in ("int", "long") for column in types.BITS),
     *(case for kind in ("int", "long", "float") for case in reals(kind)),
-    Case("double", DoubleType(), same_pairs(st.floats()), st.floats()),
-    Case("string", StringType(), same_pairs(TEXT), TEXT),
-    Case("string", BinaryType(), TEXT.map(lambda text: (text, text.encode())), TEXT),
-    Case("bytes", BinaryType(), same_pairs(BYTES), BYTES),
-    Case("bytes", StringType(), TEXT.map(lambda text: (text.encode(), text)), BYTES),
-    Case(logical("string", "uuid"), StringType(), same_pairs(UUIDS), UUIDS),
-    Case(logical("int", "date"), DateType(), DAYS, INTS),
-    integers("int", IntegerType(), logical("int", "time-millis")),
-    integers("long", LongType(), logical("long", "time-micros")),
+    Case("double", types.DOUBLE, same_pairs(st.floats()), st.floats()),
+    Case("string", types.STRING, same_pairs(TEXT), TEXT),
+    Case("string", types.BINARY, TEXT.map(lambda text: (text, text.encode())), TEXT),
+    Case("bytes", types.BINARY, same_pairs(BYTES), BYTES),
+    Case("bytes", types.STRING, TEXT.map(lambda text: (text.encode(), text)), BYTES),
+    Case(logical("string", "uuid"), types.STRING, same_pairs(UUIDS), UUIDS),
+    Case(logical("int", "date"), types.DATE, DAYS, INTS),
+    integers("int", types.INT, logical("int", "time-millis")),
+    integers("long", types.BIGINT, logical("long", "time-micros")),
     *timestamps(),
 ]
 
@@ -151,7 +138,7 @@ def decimals(draw: st.DrawFn, names: Iterator[int]) -> Case:
     if fixed:
         schema |= {"type": "fixed", "name": f"F{next(names)}", "size": size}
     loose = st.binary(min_size=size, max_size=size) if fixed else st.binary(max_size=20)
-    return Case(schema, DecimalType(precision, scale), numbers.map(pair), loose)
+    return Case(schema, pa.decimal128(precision, scale), numbers.map(pair), loose)
 
 
 @st.composite
@@ -159,11 +146,11 @@ def named(draw: st.DrawFn, names: Iterator[int]) -> Case:
     if draw(st.booleans()):
         symbols = [f"S{index}" for index in range(draw(st.integers(1, 100)))]
         schema = {"type": "enum", "name": f"E{next(names)}", "symbols": symbols}
-        return Case(schema, StringType(), same_pairs(st.sampled_from(symbols)), st.sampled_from(symbols))
+        return Case(schema, types.STRING, same_pairs(st.sampled_from(symbols)), st.sampled_from(symbols))
     size = draw(st.integers(0, 4))
     raw = st.binary(min_size=size, max_size=size)
     fixed = {"type": "fixed", "name": f"F{next(names)}", "size": size}
-    return Case(fixed, BinaryType(), same_pairs(raw), raw)
+    return Case(fixed, types.BINARY, same_pairs(raw), raw)
 
 
 def tagged(case: Case, nullable: bool) -> Pairs:
@@ -192,7 +179,7 @@ def arrays(draw: st.DrawFn, inner: st.SearchStrategy[Case]) -> Case:
     item = draw(inner)
     return Case(
         {"type": "array", "items": item.schema},
-        ArrayType(item.column, item.nullable),
+        types.array_of(item.column, item.nullable),
         st.lists(item.good, max_size=3).map(lambda pairs: ([p[0] for p in pairs], [p[1] for p in pairs])),
         st.lists(item.loose, max_size=3),
     )
@@ -203,7 +190,7 @@ def maps(draw: st.DrawFn, inner: st.SearchStrategy[Case]) -> Case:
     item = draw(inner)
     return Case(
         {"type": "map", "values": item.schema},
-        MapType(StringType(), item.column, item.nullable),
+        types.map_of(types.STRING, item.column, item.nullable),
         st.dictionaries(TEXT, item.good, max_size=3).map(
             lambda found: (
                 {key: pair[0] for key, pair in found.items()},
@@ -219,9 +206,9 @@ def records(draw: st.DrawFn, names: Iterator[int], depth: int) -> Case:
     """Fields in any order, some without a column; and columns that the writer does not have."""
     kept = [(f"c{at}", case) for at, case in enumerate(draw(st.lists(cases(names, depth), max_size=4)))]
     skipped = [(f"s{at}", case) for at, case in enumerate(draw(st.lists(cases(names, depth), max_size=2)))]
-    absent = [StructField(f"a{at}", DateType()) for at in range(draw(st.integers(0 if kept else 1, 2)))]
+    absent = [pa.field(f"a{at}", types.DATE) for at in range(draw(st.integers(0 if kept else 1, 2)))]
     written = draw(st.permutations(kept + skipped))
-    fields = [StructField(name, case.column, case.nullable) for name, case in kept]
+    fields = [pa.field(name, case.column, case.nullable) for name, case in kept]
     columns = draw(st.permutations(fields + absent))
 
     def pair(pairs: tuple[tuple[Any, Any], ...]) -> tuple[Any, Any]:
@@ -235,7 +222,7 @@ def records(draw: st.DrawFn, names: Iterator[int], depth: int) -> Case:
             "name": f"R{next(names)}",
             "fields": [{"name": name, "type": case.schema} for name, case in written],
         },
-        StructType(columns),
+        pa.struct(columns),
         st.tuples(*(case.good for _, case in written)).map(pair),
         st.fixed_dictionaries({name: case.loose for name, case in written}),
     )

@@ -8,33 +8,22 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Any
 
+import pyarrow as pa
 from fastavro import parse_schema, schemaless_reader, schemaless_writer
 from fastavro.read import SchemaResolutionError
 from hypothesis import strategies as st
-from pyspark.sql.types import (
-    ArrayType,
-    BinaryType,
-    BooleanType,
-    DataType,
-    DoubleType,
-    FloatType,
-    IntegerType,
-    LongType,
-    MapType,
-    StringType,
-    StructField,
-    StructType,
-)
 from tests.property.avro_cases import BYTES, FLOATS, INTS, LONGS, TEXT, to_float
 
-COLUMNS: dict[str, DataType] = {
-    "boolean": BooleanType(),
-    "int": IntegerType(),
-    "long": LongType(),
-    "float": FloatType(),
-    "double": DoubleType(),
-    "string": StringType(),
-    "bytes": BinaryType(),
+from forebay import column_types as types
+
+COLUMNS: dict[str, pa.DataType] = {
+    "boolean": types.BOOLEAN,
+    "int": types.INT,
+    "long": types.BIGINT,
+    "float": types.FLOAT,
+    "double": types.DOUBLE,
+    "string": types.STRING,
+    "bytes": types.BINARY,
 }
 VALUES: dict[str, st.SearchStrategy[Any]] = {
     "boolean": st.booleans(),
@@ -69,7 +58,7 @@ class Pair:
 
     writer: Any
     reader: Any
-    column: DataType
+    column: pa.DataType
     values: st.SearchStrategy[Any]
     nullable: bool = False
 
@@ -98,14 +87,14 @@ def enums(draw: st.DrawFn, names: Iterator[int]) -> Pair:
     if draw(st.booleans()):
         reader["default"] = draw(st.sampled_from(known))
     writer = {"type": "enum", "name": name, "symbols": written}
-    return Pair(writer, reader, StringType(), st.sampled_from(written))
+    return Pair(writer, reader, types.STRING, st.sampled_from(written))
 
 
 @st.composite
 def fixeds(draw: st.DrawFn, names: Iterator[int]) -> Pair:
     size = draw(st.integers(0, 4))
     schema = {"type": "fixed", "name": f"F{next(names)}", "size": size}
-    return Pair(schema, schema, BinaryType(), st.binary(min_size=size, max_size=size))
+    return Pair(schema, schema, types.BINARY, st.binary(min_size=size, max_size=size))
 
 
 @st.composite
@@ -136,7 +125,7 @@ def arrays(draw: st.DrawFn, inner: st.SearchStrategy[Pair]) -> Pair:
     return Pair(
         {"type": "array", "items": item.writer},
         {"type": "array", "items": item.reader},
-        ArrayType(item.column, item.nullable),
+        types.array_of(item.column, item.nullable),
         st.lists(item.values, max_size=3),
     )
 
@@ -147,22 +136,27 @@ def maps(draw: st.DrawFn, inner: st.SearchStrategy[Pair]) -> Pair:
     return Pair(
         {"type": "map", "values": item.writer},
         {"type": "map", "values": item.reader},
-        MapType(StringType(), item.column, item.nullable),
+        types.map_of(types.STRING, item.column, item.nullable),
         st.dictionaries(TEXT, item.values, max_size=3),
     )
 
 
 @st.composite
-def defaults(draw: st.DrawFn) -> tuple[Any, DataType, Any, bool]:
+def defaults(draw: st.DrawFn) -> tuple[Any, pa.DataType, Any, bool]:
     """A type of the reader's, its column, and a default for it."""
     kind = draw(st.sampled_from(sorted(COLUMNS)))
     value = draw(st.sampled_from(DEFAULTS[kind]))
     column = COLUMNS[kind]
     match draw(st.integers(0, 3)):
         case 0:
-            return {"type": "array", "items": kind}, ArrayType(column, False), [value, value], False
+            return {"type": "array", "items": kind}, types.array_of(column, False), [value, value], False
         case 1:
-            return {"type": "map", "values": kind}, MapType(StringType(), column, False), {"k": value}, False
+            return (
+                {"type": "map", "values": kind},
+                types.map_of(types.STRING, column, False),
+                {"k": value},
+                False,
+            )
         case 2:
             return ["null", kind], column, None, True
         case _:
@@ -175,27 +169,27 @@ def records(draw: st.DrawFn, names: Iterator[int], depth: int) -> Pair:
     found = draw(st.lists(pairs(names, depth), min_size=1, max_size=4))
     written = [(f"w{at}", pair) for at, pair in enumerate(found)]
     reader: list[dict[str, Any]] = []
-    columns: list[StructField] = []
+    columns: list[pa.Field] = []
     for name, pair in written:
         match draw(st.integers(0, 3)):
             case 0:
                 continue
             case 1:
                 reader.append({"name": f"r{name}", "aliases": ["no", name], "type": pair.reader})
-                columns.append(StructField(f"r{name}", pair.column, pair.nullable))
+                columns.append(pa.field(f"r{name}", pair.column, pair.nullable))
             case _:
                 reader.append({"name": name, "type": pair.reader})
-                columns.append(StructField(name, pair.column, pair.nullable))
+                columns.append(pa.field(name, pair.column, pair.nullable))
     for at in range(draw(st.integers(0 if reader else 1, 2))):
         kind, column, value, nullable = draw(defaults())
         reader.append({"name": f"d{at}", "type": kind, "default": value})
-        columns.append(StructField(f"d{at}", column, nullable))
+        columns.append(pa.field(f"d{at}", column, nullable))
     name = f"R{next(names)}"
     fields = [{"name": field, "type": pair.writer} for field, pair in draw(st.permutations(written))]
     return Pair(
         {"type": "record", "name": name, "fields": fields},
         {"type": "record", "name": name, "fields": draw(st.permutations(reader))},
-        StructType(draw(st.permutations(columns))),
+        pa.struct(draw(st.permutations(columns))),
         st.fixed_dictionaries({field: pair.values for field, pair in written}),
     )
 
@@ -221,21 +215,21 @@ def resolved(pair: Pair, payload: bytes) -> Any:
     return shaped(pair.column, value)
 
 
-def shaped(column: DataType, value: Any) -> Any:
+def shaped(column: pa.DataType, value: Any) -> Any:
     match column:
         case _ if value is None:
             return None
-        case StructType():
-            return {field.name: shaped(field.dataType, value[field.name]) for field in column}
-        case ArrayType():
-            return [shaped(column.elementType, item) for item in value]
-        case MapType():
-            return [(key, shaped(column.valueType, item)) for key, item in value.items()]
-        case FloatType():
+        case pa.StructType():
+            return {field.name: shaped(field.type, value[field.name]) for field in column}
+        case pa.ListType():
+            return [shaped(column.value_type, item) for item in value]
+        case pa.MapType():
+            return [(key, shaped(column.item_type, item)) for key, item in value.items()]
+        case types.FLOAT:
             return to_float(value)  # fastavro keeps the double
-        case DoubleType():
+        case types.DOUBLE:
             return float(value)
-        case BinaryType() if isinstance(value, str):
+        case types.BINARY if isinstance(value, str):
             return value.encode("latin-1")  # a default inside of a container, as JSON has it
         case _:
             return value

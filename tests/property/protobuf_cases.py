@@ -15,30 +15,13 @@ from decimal import Decimal
 from itertools import count
 from typing import Any
 
+import pyarrow as pa
 from google.protobuf import message_factory
 from google.protobuf.descriptor_pb2 import DescriptorProto, FieldDescriptorProto, FileDescriptorProto
 from google.protobuf.message import Message
 from hypothesis import strategies as st
-from pyspark.sql.types import (
-    ArrayType,
-    BinaryType,
-    BooleanType,
-    ByteType,
-    DataType,
-    DecimalType,
-    DoubleType,
-    FloatType,
-    IntegerType,
-    LongType,
-    MapType,
-    ShortType,
-    StringType,
-    StructField,
-    StructType,
-    TimestampNTZType,
-    TimestampType,
-)
 
+from forebay import column_types as types
 from forebay.formats.protobuf_files import complete
 from forebay.formats.protobuf_schema import find_message
 
@@ -54,7 +37,6 @@ INTEGERS = {
     F.TYPE_UINT32: (0, 2**32 - 1), F.TYPE_FIXED32: (0, 2**32 - 1),
     F.TYPE_UINT64: (0, 2**64 - 1), F.TYPE_FIXED64: (0, 2**64 - 1),
 }  # fmt: skip
-COLUMNS = {ByteType: 8, ShortType: 16, IntegerType: 32, LongType: 64}
 
 
 @dataclass(frozen=True)
@@ -63,7 +45,7 @@ class Kind:
 
     type: int
     type_name: str
-    column: DataType
+    column: pa.DataType
     good: st.SearchStrategy[tuple[Any, Any]]
     loose: st.SearchStrategy[Any]
     zero: Any = None
@@ -90,14 +72,14 @@ def integers(draw: st.DrawFn) -> Kind:
     every = st.integers(low, high)
     choice = draw(st.integers(0, 6))
     if choice == 0:
-        return Kind(kind, "", DoubleType(), every.map(lambda v: (v, float(v))), every, 0.0)
+        return Kind(kind, "", types.DOUBLE, every.map(lambda v: (v, float(v))), every, 0.0)
     if choice == 1:
-        return Kind(kind, "", FloatType(), every.map(lambda v: (v, to_float(v))), every, 0.0)
+        return Kind(kind, "", types.FLOAT, every.map(lambda v: (v, to_float(v))), every, 0.0)
     if choice == 2:
         scale = draw(st.integers(0, 4))
         digits = draw(st.integers(1, 20))
         most = 10**digits - 1
-        column = DecimalType(digits + scale, scale)
+        column = pa.decimal128(digits + scale, scale)
         fits = st.integers(max(low, -most), min(high, most))
         exact = Decimal((0, (1,), -scale))
         return Kind(
@@ -114,35 +96,35 @@ def integers(draw: st.DrawFn) -> Kind:
         first = -62_135_596_800_000 if low else 0
         moments = st.integers(first, 253_402_300_799_999)
         pairs = moments.map(lambda v: (v, start + timedelta(milliseconds=v)))
-        return Kind(kind, "", TimestampType() if zoned else TimestampNTZType(), pairs, every, start)
-    column = draw(st.sampled_from(list(COLUMNS)))
-    end = 2 ** (COLUMNS[column] - 1)
-    return Kind(kind, "", column(), same(st.integers(max(low, -end), min(high, end - 1))), every, 0)
+        return Kind(kind, "", types.TIMESTAMP if zoned else types.TIMESTAMP_NTZ, pairs, every, start)
+    column = draw(st.sampled_from(list(types.BITS)))
+    end = 2 ** (types.BITS[column] - 1)
+    return Kind(kind, "", column, same(st.integers(max(low, -end), min(high, end - 1))), every, 0)
 
 
 def reals() -> list[Kind]:
     floats, doubles = st.floats(width=32), st.floats()
     return [
-        Kind(F.TYPE_FLOAT, "", FloatType(), same(floats), floats, 0.0),
-        Kind(F.TYPE_FLOAT, "", DoubleType(), same(floats), floats, 0.0),
-        Kind(F.TYPE_DOUBLE, "", DoubleType(), same(doubles), doubles, 0.0),
+        Kind(F.TYPE_FLOAT, "", types.FLOAT, same(floats), floats, 0.0),
+        Kind(F.TYPE_FLOAT, "", types.DOUBLE, same(floats), floats, 0.0),
+        Kind(F.TYPE_DOUBLE, "", types.DOUBLE, same(doubles), doubles, 0.0),
     ]
 
 
 SCALARS = [
     *reals(),
-    Kind(F.TYPE_BOOL, "", BooleanType(), same(st.booleans()), st.booleans(), False),
-    Kind(F.TYPE_STRING, "", StringType(), same(TEXT), TEXT, ""),
-    Kind(F.TYPE_STRING, "", BinaryType(), TEXT.map(lambda v: (v, v.encode())), TEXT, b""),
-    Kind(F.TYPE_BYTES, "", BinaryType(), same(BYTES), BYTES, b""),
-    Kind(F.TYPE_BYTES, "", StringType(), TEXT.map(lambda v: (v.encode(), v)), BYTES, ""),
+    Kind(F.TYPE_BOOL, "", types.BOOLEAN, same(st.booleans()), st.booleans(), False),
+    Kind(F.TYPE_STRING, "", types.STRING, same(TEXT), TEXT, ""),
+    Kind(F.TYPE_STRING, "", types.BINARY, TEXT.map(lambda v: (v, v.encode())), TEXT, b""),
+    Kind(F.TYPE_BYTES, "", types.BINARY, same(BYTES), BYTES, b""),
+    Kind(F.TYPE_BYTES, "", types.STRING, TEXT.map(lambda v: (v.encode(), v)), BYTES, ""),
 ]
 KEYS = [
-    Kind(F.TYPE_STRING, "", StringType(), same(TEXT), TEXT, ""),
-    Kind(F.TYPE_BOOL, "", BooleanType(), same(st.booleans()), st.booleans(), False),
-    Kind(F.TYPE_SINT64, "", LongType(), same(st.integers(-5, 5)), st.integers(-5, 5), 0),
-    Kind(F.TYPE_UINT32, "", IntegerType(), same(st.integers(0, 5)), st.integers(0, 2**32 - 1), 0),
-    Kind(F.TYPE_FIXED64, "", LongType(), same(st.integers(0, 2**63 - 1)), st.integers(0, 2**64 - 1), 0),
+    Kind(F.TYPE_STRING, "", types.STRING, same(TEXT), TEXT, ""),
+    Kind(F.TYPE_BOOL, "", types.BOOLEAN, same(st.booleans()), st.booleans(), False),
+    Kind(F.TYPE_SINT64, "", types.BIGINT, same(st.integers(-5, 5)), st.integers(-5, 5), 0),
+    Kind(F.TYPE_UINT32, "", types.INT, same(st.integers(0, 5)), st.integers(0, 2**32 - 1), 0),
+    Kind(F.TYPE_FIXED64, "", types.BIGINT, same(st.integers(0, 2**63 - 1)), st.integers(0, 2**64 - 1), 0),
 ]
 
 
@@ -180,16 +162,16 @@ def well_known() -> list[Kind]:
     epoch = datetime(1970, 1, 1, tzinfo=UTC)
     message, package = F.TYPE_MESSAGE, ".google.protobuf."
     return [
-        Kind(message, f"{package}Timestamp", TimestampType(), st.builds(moment, seconds, st.integers(0, 10**9 - 1)), anything, epoch, set=assign_moment),
-        Kind(message, f"{package}Duration", LongType(), st.builds(span, st.integers(-(10**15), 10**15), st.integers(0, 999)), anything, 0, set=assign_moment),
+        Kind(message, f"{package}Timestamp", types.TIMESTAMP, st.builds(moment, seconds, st.integers(0, 10**9 - 1)), anything, epoch, set=assign_moment),
+        Kind(message, f"{package}Duration", types.BIGINT, st.builds(span, st.integers(-(10**15), 10**15), st.integers(0, 999)), anything, 0, set=assign_moment),
         *(
             Kind(message, f"{package}{name}Value", column, same(values), values, zero, set=assign_value)
             for name, column, values, zero in [
-                ("Int64", LongType(), st.integers(-(2**63), 2**63 - 1), 0),
-                ("Bool", BooleanType(), st.booleans(), False),
-                ("String", StringType(), TEXT, ""),
-                ("Bytes", BinaryType(), BYTES, b""),
-                ("Double", DoubleType(), st.floats(), 0.0),
+                ("Int64", types.BIGINT, st.integers(-(2**63), 2**63 - 1), 0),
+                ("Bool", types.BOOLEAN, st.booleans(), False),
+                ("String", types.STRING, TEXT, ""),
+                ("Bytes", types.BINARY, BYTES, b""),
+                ("Double", types.DOUBLE, st.floats(), 0.0),
             ]
         ),
     ]  # fmt: skip
@@ -221,9 +203,9 @@ def enums(draw: st.DrawFn, made: Made) -> Kind:
     named = {value.number: value.name for value in enum.value}
     every = st.integers(-5, 310) if made.proto3 else st.sampled_from(numbers)
     if draw(st.booleans()):
-        return Kind(F.TYPE_ENUM, f".t.{name}", IntegerType(), same(every), every, numbers[0], numbers[0])
+        return Kind(F.TYPE_ENUM, f".t.{name}", types.INT, same(every), every, numbers[0], numbers[0])
     pairs = st.sampled_from(numbers).map(lambda number: (number, named[number]))
-    return Kind(F.TYPE_ENUM, f".t.{name}", StringType(), pairs, every, named[numbers[0]], numbers[0])
+    return Kind(F.TYPE_ENUM, f".t.{name}", types.STRING, pairs, every, named[numbers[0]], numbers[0])
 
 
 @dataclass(frozen=True)
@@ -231,7 +213,7 @@ class Field:
     """A field of a message, with or without a column; `fill` sets it, if a value is drawn at all."""
 
     name: str
-    column: StructField | None
+    column: pa.Field | None
     good: st.SearchStrategy[tuple[Any, Any]]
     loose: st.SearchStrategy[Any]
     fill: Callable[[Message, Any], None]
@@ -278,7 +260,7 @@ def fields(draw: st.DrawFn, made: Made, message: DescriptorProto, name: str, dep
     required = not made.proto3 and not oneof and has_column and draw(st.integers(0, 5)) == 0
     if required:
         added.label = F.LABEL_REQUIRED
-    column = StructField(name, kind.column, absent is None) if has_column else None
+    column = pa.field(name, kind.column, absent is None) if has_column else None
     return Field(name, column, kind.good, kind.loose, _put(kind, name), absent, required, oneof)
 
 
@@ -296,7 +278,7 @@ def _repeated(draw: st.DrawFn, made: Made, added: F, kind: Kind, has_column: boo
                 kind.set(_Holder(getattr(message, name).add()), name, value)  # type: ignore[arg-type]
 
     pairs = st.lists(kind.good, max_size=3).map(lambda items: ([i[0] for i in items], [i[1] for i in items]))
-    column = StructField(name, ArrayType(kind.column, draw(st.booleans())), False) if has_column else None
+    column = pa.field(name, types.array_of(kind.column, draw(st.booleans())), False) if has_column else None
     return Field(name, column, pairs, st.lists(kind.loose, max_size=3), fill, [])
 
 
@@ -327,7 +309,7 @@ def _map(draw: st.DrawFn, message: DescriptorProto, added: F, kind: Kind, has_co
         )
     )
     column = (
-        StructField(name, MapType(key.column, kind.column, draw(st.booleans())), False)
+        pa.field(name, types.map_of(key.column, kind.column, draw(st.booleans())), False)
         if has_column
         else None
     )
@@ -374,7 +356,7 @@ def messages(draw: st.DrawFn, made: Made, depth: int) -> Kind:
     good = st.fixed_dictionaries({each.name: _maybe(each.good, each.always) for each in drawn}).map(read)
     loose = st.fixed_dictionaries({each.name: _maybe(each.loose, each.always) for each in drawn})
     zero = {each.name: each.absent for each in declared}
-    kind = Kind(F.TYPE_MESSAGE, f".t.{name}", StructType(columns), good, loose, zero, set=assign)
+    kind = Kind(F.TYPE_MESSAGE, f".t.{name}", pa.struct(columns), good, loose, zero, set=assign)
     object.__setattr__(kind, "fill", fill)
     return kind
 
@@ -384,7 +366,7 @@ def _plain(message: DescriptorProto, proto3: bool) -> Field:
     number = next(n for n in count(1) if n not in used)
     message.field.add(name="plain", number=number, type=F.TYPE_SINT32, label=F.LABEL_OPTIONAL)
     values = st.integers(-5, 5)
-    column = StructField("plain", IntegerType(), True)
+    column = pa.field("plain", types.INT, True)
     put: Callable[[Message, Any], None] = lambda target, value: setattr(target, "plain", value)  # noqa: E731
     return Field("plain", column, same(values), values, put, 0 if proto3 else None)
 
@@ -401,9 +383,9 @@ class Case:
     kind: Kind
 
     @property
-    def columns(self) -> StructType:
-        assert isinstance(self.kind.column, StructType)
-        return self.kind.column
+    def columns(self) -> pa.Schema:
+        assert isinstance(self.kind.column, pa.StructType)
+        return pa.schema(list(self.kind.column))
 
     @property
     def options(self) -> dict[str, str]:

@@ -9,7 +9,6 @@ from typing import Any
 import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
-from pyspark.sql.types import StructType
 from tests.property.avro_cases import alike, damage
 from tests.property.avro_evolution import Pair, resolved, tables, write
 from tests.property.bits import rows_in_bits
@@ -19,7 +18,7 @@ from forebay.formats.avro_datum import read_datum
 from forebay.formats.avro_plan import Plan, compile_resolved
 from forebay.formats.avro_schema import parse
 from forebay.formats.avro_values import convert_record
-from forebay.formats.batches import arrow_schema, decode_each
+from forebay.formats.batches import decode_each
 from forebay.formats.framed import Lesson
 from forebay.formats.framing import HEADER, schema_id
 from forebay.native import native
@@ -29,15 +28,15 @@ FRAME = b"\x00\x00\x00\x00\x07"
 
 
 def plan_of(pair: Pair) -> Plan:
-    assert isinstance(pair.column, StructType)
+    assert isinstance(pair.column, pa.StructType)
     writer, reader = parse(json.dumps(pair.writer)), parse(json.dumps(pair.reader))
-    return compile_resolved(writer, reader, pair.column, closed=True)
+    return compile_resolved(writer, reader, pa.schema(list(pair.column)), closed=True)
 
 
 def decode(pair: Pair, values: Sequence[bytes | None]) -> Decoded:
     """By the plain decoder; the native one, if it is there, must agree in everything."""
-    assert isinstance(pair.column, StructType)
-    plan, schema, names = plan_of(pair), arrow_schema(pair.column), pair.column.fieldNames()
+    assert isinstance(pair.column, pa.StructType)
+    plan, schema, names = plan_of(pair), pa.schema(list(pair.column)), pair.column.names
 
     def row(payload: bytes | None) -> list[Any]:
         assert schema_id(payload) == 7

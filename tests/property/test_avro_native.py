@@ -12,10 +12,10 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pyspark.sql.types import ArrayType, LongType, StructField, StructType
 from tests.property.avro_cases import Case, damage, options, tables, write
 from tests.property.bits import rows_in_bits
 
+from forebay import column_types as types
 from forebay.formats.avro_format import AvroDecoder
 
 native = pytest.importorskip(
@@ -23,7 +23,7 @@ native = pytest.importorskip(
 )
 
 
-def check_agreement(schema: StructType, given: dict[str, str], values: Sequence[bytes | None]) -> list[Any]:
+def check_agreement(schema: pa.Schema, given: dict[str, str], values: Sequence[bytes | None]) -> list[Any]:
     """The refusals, once both decoders have agreed on them and on the rows."""
     plain = AvroDecoder(schema, given)
     expected = plain.decode(values)
@@ -48,7 +48,7 @@ def check_agreement(schema: StructType, given: dict[str, str], values: Sequence[
 def test_both_read_the_same_datums(case: Case, data: st.DataObject) -> None:
     good = [pair[0] for pair in data.draw(st.lists(case.good, max_size=3))]
     payloads = write(case, good + data.draw(st.lists(case.loose, max_size=3)))
-    bad = check_agreement(case.column, options(case), payloads)
+    bad = check_agreement(case.columns, options(case), payloads)
     assert all(item[0] >= len(good) for item in bad if payloads[item[0]])
 
 
@@ -56,12 +56,12 @@ def test_both_read_the_same_datums(case: Case, data: st.DataObject) -> None:
 def test_both_refuse_the_same_damage(case: Case, data: st.DataObject) -> None:
     payloads = write(case, data.draw(st.lists(case.loose, min_size=1, max_size=3)))
     damaged: list[bytes | None] = [data.draw(damage(payload)) for payload in payloads for _ in range(3)]
-    check_agreement(case.column, options(case), [None, *damaged, *payloads])
+    check_agreement(case.columns, options(case), [None, *damaged, *payloads])
 
 
 @given(tables(), st.lists(st.binary(max_size=40), min_size=1, max_size=20))
 def test_both_make_the_same_of_random_bytes(case: Case, payloads: list[bytes]) -> None:
-    check_agreement(case.column, options(case), payloads)
+    check_agreement(case.columns, options(case), payloads)
 
 
 @given(
@@ -71,7 +71,7 @@ def test_both_make_the_same_of_random_bytes(case: Case, payloads: list[bytes]) -
 )
 def test_both_read_the_same_numbers(payloads: list[bytes]) -> None:
     """Varints of every length, in an int, a long, a union's index and a block's count."""
-    columns = StructType([StructField("x", LongType()), StructField("y", ArrayType(LongType()))])
+    columns = pa.schema([pa.field("x", types.BIGINT), pa.field("y", types.array_of(types.BIGINT))])
     for kind in ("int", "long", ["int", "long"], {"type": "enum", "name": "E", "symbols": ["A", "B"]}):
         fields = [{"name": "z" if isinstance(kind, dict) else "x", "type": kind}]
         schema = {"type": "record", "name": "R", "fields": fields}
@@ -107,7 +107,7 @@ def test_both_read_over_a_record_that_contains_itself(written: list[Any], data: 
         out = io.BytesIO()
         fastavro.schemaless_writer(out, schema, tree)
         payloads.append(out.getvalue())
-    columns, given = StructType([StructField("x", LongType())]), {"avro.schema": json.dumps(schema)}
+    columns, given = pa.schema([pa.field("x", types.BIGINT)]), {"avro.schema": json.dumps(schema)}
     good = AvroDecoder(columns, given).decode(payloads).batch.to_pylist()
     assert good == [{"x": tree["x"]} for tree in written]
     deep = [b"\0\2" * levels + b"\0\0" + b"\2" * (levels + 1) for levels in (99, 100, 101, 5000)]
@@ -118,7 +118,7 @@ def test_both_read_over_a_record_that_contains_itself(written: list[Any], data: 
 
 def test_a_plan_for_other_columns_is_not_taken() -> None:
     schema = {"type": "record", "name": "R", "fields": [{"name": "x", "type": "long"}]}
-    made = AvroDecoder(StructType([StructField("x", LongType())]), {"avro.schema": json.dumps(schema)})
+    made = AvroDecoder(pa.schema([pa.field("x", types.BIGINT)]), {"avro.schema": json.dumps(schema)})
     plan = made.native_options["avro.plan"]
     for other in (pa.schema([("x", pa.string())]), pa.schema([("y", pa.list_(pa.int64()))])):
         with pytest.raises(ValueError, match=r"avro\.plan"):

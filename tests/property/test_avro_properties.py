@@ -26,7 +26,7 @@ def check_complete(decoded: Decoded, total: int) -> None:
 def test_what_fastavro_wrote_is_what_is_read(case: Case, data: st.DataObject) -> None:
     pairs: list[tuple[Any, Any]] = data.draw(st.lists(case.good, max_size=3))
     payloads = write(case, [pair[0] for pair in pairs])
-    decoded = decoder("avro", case.column, options(case)).decode(payloads)
+    decoded = decoder("avro", case.columns, options(case)).decode(payloads)
     # A record of nothing but nulls takes no bytes, and no format takes an empty payload.
     assert [record.index for record in decoded.bad] == [
         i for i, payload in enumerate(payloads) if not payload
@@ -39,7 +39,7 @@ def test_what_fastavro_wrote_is_what_is_read(case: Case, data: st.DataObject) ->
 @given(tables(), st.data())
 def test_a_datum_is_never_malformed_whatever_the_columns_make_of_it(case: Case, data: st.DataObject) -> None:
     payloads = [p for p in write(case, data.draw(st.lists(case.loose, max_size=3))) if p]
-    decoded = decoder("avro", case.column, options(case)).decode(payloads)
+    decoded = decoder("avro", case.columns, options(case)).decode(payloads)
     check_complete(decoded, len(payloads))
     assert Kind.MalformedPayload not in {record.kind for record in decoded.bad}
 
@@ -49,7 +49,7 @@ def test_damage_never_raises_and_always_has_a_kind(case: Case, data: st.DataObje
     payloads = write(case, data.draw(st.lists(case.loose, max_size=3)))
     damaged = [data.draw(damage(payload)) for payload in payloads]
     damaged += data.draw(st.lists(st.binary(max_size=20), max_size=2))
-    check_complete(decoder("avro", case.column, options(case)).decode(damaged), len(damaged))
+    check_complete(decoder("avro", case.columns, options(case)).decode(damaged), len(damaged))
 
 
 @given(tables(), st.data())
@@ -58,6 +58,6 @@ def test_no_datum_is_the_beginning_of_another(case: Case, data: st.DataObject) -
     (payload,) = write(case, [data.draw(case.good)[0]])
     cut = payload[: data.draw(st.integers(0, max(0, len(payload) - 1)))]
     more = payload + data.draw(st.binary(min_size=1, max_size=3))
-    decoded = decoder("avro", case.column, options(case)).decode([cut, more])
+    decoded = decoder("avro", case.columns, options(case)).decode([cut, more])
     assert {record.kind for record in decoded.bad} == {Kind.MalformedPayload}
     assert [record.index for record in decoded.bad] == [0, 1]

@@ -7,37 +7,25 @@ from base64 import b64encode
 from collections import Counter
 from typing import Any
 
+import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pyspark.sql.types import (
-    ArrayType,
-    DateType,
-    DecimalType,
-    DoubleType,
-    FloatType,
-    LongType,
-    MapType,
-    StringType,
-    StructField,
-    StructType,
-    TimestampNTZType,
-    TimestampType,
-)
 from tests.property.change_logs import Database, databases, multiset
 from tests.property.test_formats_properties import GARBAGE, SCHEMA_AND_ROWS, check_complete, damage, dumps
 from tests.property.test_native_decoders import LOOSE, check_agreement
 
+from forebay import column_types as types
 from forebay.formats import decoder
 
-TABLE = StructType(
+TABLE = pa.schema(
     [
-        StructField("id", LongType(), nullable=False),
-        StructField("city", StringType()),
-        StructField("amount", LongType()),
-        StructField("name", StringType()),
+        pa.field("id", types.BIGINT, nullable=False),
+        pa.field("city", types.STRING),
+        pa.field("amount", types.BIGINT),
+        pa.field("name", types.STRING),
     ]
 )
-NAMES = TABLE.fieldNames()
+NAMES = TABLE.names
 
 
 @settings(deadline=None)
@@ -76,7 +64,7 @@ EVENTS = st.fixed_dictionaries(
 
 @given(SCHEMA_AND_ROWS, st.booleans(), st.data())
 def test_both_read_the_same_changes(
-    drawn: tuple[StructType, list[Any]], wrapped: bool, data: st.DataObject
+    drawn: tuple[pa.Schema, list[Any]], wrapped: bool, data: st.DataObject
 ) -> None:
     schema, pairs = drawn
     images = st.one_of(st.none(), st.sampled_from([written for written, _ in pairs]) if pairs else st.none())
@@ -92,7 +80,7 @@ def test_both_read_the_same_changes(
 
 @given(st.lists(st.one_of(EVENTS, EVENTS.map(lambda event: {"payload": event, "schema": 1})), max_size=6))
 def test_both_refuse_the_same_events(events: list[dict[str, Any]]) -> None:
-    schema = StructType([StructField("a", LongType(), nullable=False), StructField("b", StringType())])
+    schema = pa.schema([pa.field("a", types.BIGINT, nullable=False), pa.field("b", types.STRING)])
     check_agreement("debezium-json", schema, [dumps(event).encode() for event in events])
 
 
@@ -110,7 +98,7 @@ def test_both_refuse_the_same_tricky_events() -> None:
         '{"op": "c", "after": ' + '{"x": ' * 254 + "1" + "}" * 254 + "}", '{"op": "c", "after": {"a": 1, "x": ' + "[" * 254 + "]" * 254 + "}}",
         '{"op": "c", "after": {"a": 1, "x": ' + "[" * 255 + "]" * 255 + "}}",
     ]  # fmt: skip
-    schema = StructType([StructField("a", LongType(), nullable=False), StructField("b", StringType())])
+    schema = pa.schema([pa.field("a", types.BIGINT, nullable=False), pa.field("b", types.STRING)])
     check_agreement("debezium-json", schema, [text.encode() for text in texts])
 
 
@@ -128,14 +116,14 @@ NAMED = [
     "somebody.Else",
 ]
 COLUMNS = [
-    DateType(),
-    TimestampType(),
-    TimestampNTZType(),
-    LongType(),
-    StringType(),
-    DecimalType(9, 2),
-    DecimalType(38, 0),
-    DecimalType(38, 38),
+    types.DATE,
+    types.TIMESTAMP,
+    types.TIMESTAMP_NTZ,
+    types.BIGINT,
+    types.STRING,
+    pa.decimal128(9, 2),
+    pa.decimal128(38, 0),
+    pa.decimal128(38, 38),
 ]
 DESCRIBED = st.one_of(
     st.fixed_dictionaries(
@@ -167,21 +155,21 @@ def test_both_read_what_the_envelope_says_of_times_and_decimals(data: st.DataObj
         st.sampled_from(
             [
                 (kind, lambda described: described, lambda value: value),
-                (ArrayType(kind), lambda described: {"items": described}, lambda value: [value]),
+                (types.array_of(kind), lambda described: {"items": described}, lambda value: [value]),
                 (
-                    MapType(StringType(), kind),
+                    types.map_of(types.STRING, kind),
                     lambda described: {"values": described},
                     lambda value: {"k": value},
                 ),
                 (
-                    StructType([StructField("b", kind)]),
+                    pa.struct([pa.field("b", kind)]),
                     lambda described: {"fields": [_field("b", described)]},
                     lambda value: {"b": value},
                 ),
             ]
         )
     )
-    schema = StructType([StructField("a", column), StructField("id", LongType())])
+    schema = pa.schema([pa.field("a", column), pa.field("id", types.BIGINT)])
     payloads = []
     for _ in range(4):
         described, image = data.draw(DESCRIBED), data.draw(st.sampled_from(["after", "before"]))
@@ -195,8 +183,8 @@ def test_both_read_what_the_envelope_says_of_times_and_decimals(data: st.DataObj
 
 
 def test_both_read_minus_zero_the_same_in_every_unit() -> None:
-    for kind in [*COLUMNS, FloatType(), DoubleType()]:
-        schema = StructType([StructField("a", kind)])
+    for kind in [*COLUMNS, types.FLOAT, types.DOUBLE]:
+        schema = pa.schema([pa.field("a", kind)])
         payloads = []
         for name in ["", *NAMED]:
             row = {"fields": [{"field": "a", "name": name, "parameters": {"scale": "0"}}], "field": "after"}

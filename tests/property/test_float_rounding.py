@@ -10,15 +10,15 @@ import pyarrow as pa
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from pyspark.sql.types import FloatType, StructField, StructType
 from tests.protobuf_support import made as protobuf_decoder
 from tests.protobuf_support import tag, varint
 
+from forebay import column_types as types
 from forebay.formats import Decoder, decoder
 from forebay.formats.avro_default import zigzag
 from forebay.native import native
 
-COLUMN = StructType([StructField("x", FloatType(), nullable=False)])
+COLUMN = pa.schema([pa.field("x", types.FLOAT, nullable=False)])
 LAST = 0x7F7FFFFF  # the bits of the largest FLOAT
 END = Fraction(2**128)
 

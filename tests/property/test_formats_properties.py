@@ -10,29 +10,11 @@ from datetime import UTC, date, datetime, timedelta, timezone
 from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal
 from typing import Any
 
+import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
-from pyspark.sql.types import (
-    ArrayType,
-    BinaryType,
-    BooleanType,
-    ByteType,
-    DataType,
-    DateType,
-    DecimalType,
-    DoubleType,
-    FloatType,
-    IntegerType,
-    LongType,
-    MapType,
-    ShortType,
-    StringType,
-    StructField,
-    StructType,
-    TimestampNTZType,
-    TimestampType,
-)
 
+from forebay import column_types as types
 from forebay.formats import Decoded, Kind, decoder
 from forebay.formats.debezium_format import CHANGE
 from forebay.formats.json_format import JsonDecoder
@@ -43,65 +25,64 @@ Pair = tuple[Any, Any]
 
 NULL = "<no value>"  # longer than any text drawn below
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
-BITS = {ByteType: 8, ShortType: 16, IntegerType: 32, LongType: 64}
-DECIMALS = st.integers(1, 38).flatmap(lambda p: st.builds(DecimalType, st.just(p), st.integers(0, p)))
+DECIMALS = st.integers(1, 38).flatmap(lambda p: st.builds(pa.decimal128, st.just(p), st.integers(0, p)))
 SCALARS = st.one_of(
     st.sampled_from(
         [
-            *(kind() for kind in BITS),
-            BooleanType(),
-            FloatType(),
-            DoubleType(),
-            StringType(),
-            BinaryType(),
-            DateType(),
-            TimestampType(),
-            TimestampNTZType(),
+            *types.BITS,
+            types.BOOLEAN,
+            types.FLOAT,
+            types.DOUBLE,
+            types.STRING,
+            types.BINARY,
+            types.DATE,
+            types.TIMESTAMP,
+            types.TIMESTAMP_NTZ,
         ]
     ),
     DECIMALS,
 )
 
 
-def structs(of: st.SearchStrategy[DataType]) -> st.SearchStrategy[StructType]:
-    field = st.builds(StructField, TEXT, of, st.booleans())
-    return st.lists(field, min_size=1, max_size=4, unique_by=lambda f: f.name).map(StructType)
+def structs(of: st.SearchStrategy[pa.DataType]) -> st.SearchStrategy[pa.StructType]:
+    field = st.builds(pa.field, TEXT, of, st.booleans())
+    return st.lists(field, min_size=1, max_size=4, unique_by=lambda f: f.name).map(pa.struct)
 
 
-KEYS = st.sampled_from([StringType(), *(kind() for kind in BITS)])
+KEYS = st.sampled_from([types.STRING, *types.BITS])
 TYPES = st.recursive(
     SCALARS,
     lambda inner: st.one_of(
-        st.builds(ArrayType, inner, st.booleans()),
-        st.builds(MapType, KEYS, inner, st.booleans()),
+        st.builds(types.array_of, inner, st.booleans()),
+        st.builds(types.map_of, KEYS, inner, st.booleans()),
         structs(inner),
     ),
     max_leaves=6,
 )
 
 
-def scalar(data_type: DataType) -> st.SearchStrategy[Pair]:
+def scalar(data_type: pa.DataType) -> st.SearchStrategy[Pair]:
     match data_type:
-        case BooleanType():
+        case types.BOOLEAN:
             plain: st.SearchStrategy[Any] = st.booleans()
-        case FloatType():
+        case types.FLOAT:
             plain = st.floats(width=32, allow_nan=False, allow_infinity=False)
-        case DoubleType():
+        case types.DOUBLE:
             plain = st.floats(allow_nan=False, allow_infinity=False)
-        case StringType():
+        case types.STRING:
             plain = TEXT
-        case BinaryType():
+        case types.BINARY:
             return st.binary(max_size=8).map(lambda raw: (base64.b64encode(raw).decode(), raw))
-        case DateType():
+        case types.DATE:
             return st.dates().map(lambda day: (day.isoformat(), day))
-        case DecimalType():
+        case pa.Decimal128Type():
             end = 10**data_type.precision - 1
             return st.tuples(st.integers(-end, end), st.sampled_from([str, Decimal])).map(
                 lambda drawn: as_decimal(drawn[0], data_type.scale, drawn[1])
             )
-        case TimestampNTZType():
+        case types.TIMESTAMP_NTZ:
             return st.datetimes().map(lambda moment: (moment.isoformat(), moment))
-        case TimestampType():
+        case types.TIMESTAMP:
             # A day from either end, so that any zone's wall clock still has a four-digit year.
             moments = st.datetimes(datetime(1, 1, 2), datetime(9999, 12, 30), timezones=st.just(UTC))
             zones = st.integers(-18 * 60, 18 * 60).map(lambda minutes: timezone(timedelta(minutes=minutes)))
@@ -109,7 +90,7 @@ def scalar(data_type: DataType) -> st.SearchStrategy[Pair]:
                 lambda drawn: (drawn[0].astimezone(drawn[1]).isoformat(), drawn[0])
             )
         case _:
-            end = 2 ** (BITS[type(data_type)] - 1)
+            end = 2 ** (types.BITS[data_type] - 1)
             plain = st.integers(-end, end - 1)
     return plain.map(lambda value: (value, value))
 
@@ -119,18 +100,18 @@ def as_decimal(unscaled: int, scale: int, write: Any) -> Pair:
     return (f"{number:f}" if write is str else number), number
 
 
-def values(data_type: DataType, nullable: bool) -> st.SearchStrategy[Pair]:
+def values(data_type: pa.DataType, nullable: bool) -> st.SearchStrategy[Pair]:
     match data_type:
-        case StructType():
+        case pa.StructType():
             known = rows(data_type)
-        case ArrayType():
-            known = st.lists(values(data_type.elementType, data_type.containsNull), max_size=3).map(
+        case pa.ListType():
+            known = st.lists(values(data_type.value_type, data_type.value_field.nullable), max_size=3).map(
                 lambda pairs: ([pair[0] for pair in pairs], [pair[1] for pair in pairs])
             )
-        case MapType():
-            keys = scalar(data_type.keyType).map(lambda pair: pair[1])
+        case pa.MapType():
+            keys = scalar(data_type.key_type).map(lambda pair: pair[1])
             entries = st.dictionaries(
-                keys, values(data_type.valueType, data_type.valueContainsNull), max_size=3
+                keys, values(data_type.item_type, data_type.item_field.nullable), max_size=3
             )
             known = entries.map(
                 lambda found: (
@@ -143,9 +124,9 @@ def values(data_type: DataType, nullable: bool) -> st.SearchStrategy[Pair]:
     return st.one_of(known, st.just((None, None))) if nullable else known
 
 
-def rows(schema: StructType) -> st.SearchStrategy[Pair]:
-    drawn = st.tuples(*(values(field.dataType, field.nullable) for field in schema))
-    names = schema.fieldNames()
+def rows(schema: pa.Schema) -> st.SearchStrategy[Pair]:
+    drawn = st.tuples(*(values(field.type, field.nullable) for field in schema))
+    names = schema.names
     return drawn.map(
         lambda pairs: (
             dict(zip(names, (pair[0] for pair in pairs), strict=True)),
@@ -167,7 +148,8 @@ def dumps(value: Any) -> str:
             return json.dumps(value, ensure_ascii=False)
 
 
-SCHEMAS = structs(TYPES)
+FLAT = structs(SCALARS).map(lambda kind: pa.schema(list(kind)))
+SCHEMAS = structs(TYPES).map(lambda kind: pa.schema(list(kind)))
 SCHEMA_AND_ROWS = SCHEMAS.flatmap(
     lambda schema: st.tuples(st.just(schema), st.lists(rows(schema), max_size=4))
 )
@@ -217,7 +199,7 @@ def damage(payload: bytes) -> st.SearchStrategy[bytes]:
 
 
 @given(SCHEMA_AND_ROWS)
-def test_what_json_wrote_is_what_is_read(drawn: tuple[StructType, list[Pair]]) -> None:
+def test_what_json_wrote_is_what_is_read(drawn: tuple[pa.Schema, list[Pair]]) -> None:
     schema, pairs = drawn
     decoded = decoder("json", schema, {}).decode([dumps(written).encode() for written, _ in pairs])
     assert decoded.bad == []
@@ -228,7 +210,7 @@ def test_what_json_wrote_is_what_is_read(drawn: tuple[StructType, list[Pair]]) -
 
 @given(SCHEMA_AND_ROWS, st.lists(st.one_of(st.none(), st.sampled_from(GARBAGE)), max_size=4), st.randoms())
 def test_the_good_are_all_delivered_in_order_and_the_bad_named_exactly(
-    drawn: tuple[StructType, list[Pair]], garbage: list[bytes | None], random: Any
+    drawn: tuple[pa.Schema, list[Pair]], garbage: list[bytes | None], random: Any
 ) -> None:
     schema, pairs = drawn
     mixed: list[tuple[bytes | None, Any]] = [(dumps(written).encode(), row) for written, row in pairs]
@@ -242,7 +224,7 @@ def test_the_good_are_all_delivered_in_order_and_the_bad_named_exactly(
 
 @given(SCHEMA_AND_ROWS, st.data())
 def test_damaged_json_never_raises_and_both_parsers_agree(
-    drawn: tuple[StructType, list[Pair]], data: st.DataObject
+    drawn: tuple[pa.Schema, list[Pair]], data: st.DataObject
 ) -> None:
     schema, pairs = drawn
     payloads = [data.draw(damage(dumps(written).encode())) for written, _ in pairs]
@@ -256,16 +238,16 @@ def test_damaged_json_never_raises_and_both_parsers_agree(
 
 
 @given(
-    structs(SCALARS),
+    FLAT,
     st.lists(st.one_of(st.none(), st.binary(max_size=40), st.lists(st.sampled_from(TOKENS)).map(b"".join))),
 )
-def test_random_bytes_never_raise_in_any_format(schema: StructType, payloads: list[bytes | None]) -> None:
+def test_random_bytes_never_raise_in_any_format(schema: pa.Schema, payloads: list[bytes | None]) -> None:
     for name in ("json", "csv", "debezium-json"):
         if name == "debezium-json" and {field.name.lower() for field in schema} & set(CHANGE.names):
             continue  # columns that the format adds itself are refused, and Hypothesis finds their names in the code
         check_complete(decoder(name, schema, {}).decode(payloads), len(payloads))
-    for kind in (StringType(), BinaryType()):
-        raw = decoder("raw", StructType([StructField("value", kind)]), {}).decode(payloads)
+    for kind in (types.STRING, types.BINARY):
+        raw = decoder("raw", pa.schema([pa.field("value", kind)]), {}).decode(payloads)
         check_complete(raw, len(payloads))
         kept = payloads if raw.good is None else [payloads[i] for i in raw.good]
         column = raw.batch.column(0).to_pylist()
@@ -291,11 +273,11 @@ def write_csv(row: list[Any]) -> bytes:
 
 
 @given(
-    structs(SCALARS).flatmap(lambda schema: st.tuples(st.just(schema), st.lists(rows(schema), max_size=4))),
+    FLAT.flatmap(lambda schema: st.tuples(st.just(schema), st.lists(rows(schema), max_size=4))),
     st.data(),
 )
 def test_what_csv_wrote_is_what_is_read_and_damage_never_raises(
-    drawn: tuple[StructType, list[Pair]], data: st.DataObject
+    drawn: tuple[pa.Schema, list[Pair]], data: st.DataObject
 ) -> None:
     schema, pairs = drawn
     made = decoder("csv", schema, {"csv.null": NULL})
@@ -308,10 +290,10 @@ def test_what_csv_wrote_is_what_is_read_and_damage_never_raises(
     check_complete(made.decode(damaged), len(damaged))
 
 
-@given(st.integers(-(2**80), 2**80), st.sampled_from([kind() for kind in BITS]))
-def test_an_integer_is_read_exactly_or_not_at_all(number: int, data_type: DataType) -> None:
-    end = 2 ** (BITS[type(data_type)] - 1)
-    decoded = decoder("json", StructType([StructField("x", data_type)]), {}).decode([b'{"x":%d}' % number])
+@given(st.integers(-(2**80), 2**80), st.sampled_from(list(types.BITS)))
+def test_an_integer_is_read_exactly_or_not_at_all(number: int, data_type: pa.DataType) -> None:
+    end = 2 ** (types.BITS[data_type] - 1)
+    decoded = decoder("json", pa.schema([pa.field("x", data_type)]), {}).decode([b'{"x":%d}' % number])
     if -end <= number < end:
         assert decoded.batch.to_pylist() == [{"x": number}]
     else:
@@ -319,8 +301,8 @@ def test_an_integer_is_read_exactly_or_not_at_all(number: int, data_type: DataTy
 
 
 @given(st.decimals(allow_nan=False, allow_infinity=False), DECIMALS)
-def test_a_decimal_is_read_exactly_or_not_at_all(number: Decimal, data_type: DecimalType) -> None:
-    decoded = decoder("json", StructType([StructField("x", data_type)]), {}).decode(
+def test_a_decimal_is_read_exactly_or_not_at_all(number: Decimal, data_type: pa.Decimal128Type) -> None:
+    decoded = decoder("json", pa.schema([pa.field("x", data_type)]), {}).decode(
         [f'{{"x":{number}}}'.encode()]
     )
     unscaled = Context(2000, Emin=MIN_EMIN, Emax=MAX_EMAX).normalize(number).as_tuple()
@@ -336,7 +318,7 @@ def test_a_decimal_is_read_exactly_or_not_at_all(number: Decimal, data_type: Dec
 
 @given(st.dates())
 def test_every_day_of_the_calendar_is_read(day: date) -> None:
-    decoded = decoder("json", StructType([StructField("x", DateType())]), {}).decode(
+    decoded = decoder("json", pa.schema([pa.field("x", types.DATE)]), {}).decode(
         [b'{"x":"0"}', f'{{"x":"{day}"}}'.encode()]
     )
     assert decoded.batch.to_pylist() == [{"x": day}]

@@ -9,11 +9,11 @@ import pyarrow as pa
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from pyspark.sql.types import LongType, StructField, StructType
 from tests.property.bits import rows_in_bits
 
+from forebay import column_types as types
 from forebay.formats.avro_plan import compile_plan
-from forebay.formats.batches import arrow_schema, decode_each
+from forebay.formats.batches import decode_each
 from forebay.formats.contract import Kind
 from forebay.formats.framed import Lesson
 from forebay.formats.framing import HEADER, schema_id
@@ -23,7 +23,7 @@ from forebay.formats.protobuf_schema import registered_files
 from forebay.formats.refusal import RefusedError
 
 native = pytest.importorskip("forebay_native", reason="the native decoder is not built (make setup)")
-COLUMNS = StructType([StructField("x", LongType())])
+COLUMNS = pa.schema([pa.field("x", types.BIGINT)])
 LESSONS = {
     1: Lesson({}),
     2**32 - 1: Lesson({}),
@@ -45,7 +45,7 @@ def header(number: int) -> bytes:
 
 
 def taught(format: str = "json") -> Any:
-    return native.Decoder(format, arrow_schema(COLUMNS), {"framed": "true"})
+    return native.Decoder(format, COLUMNS, {"framed": "true"})
 
 
 @given(st.lists(st.one_of(st.none(), FRAMES), max_size=20))
@@ -99,7 +99,7 @@ def test_what_cannot_be_learned_is_an_error() -> None:
     with pytest.raises(ValueError, match="ends inside of the schema id"):
         taught().learn(b"\0\0", "{}")
     with pytest.raises(ValueError, match="name no schema"):
-        native.Decoder("json", arrow_schema(COLUMNS), {}).learn(header(1), "{}")
+        native.Decoder("json", COLUMNS, {}).learn(header(1), "{}")
 
 
 SCHEMAS = {

@@ -9,15 +9,14 @@ from typing import Any
 import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
-from pyspark.sql.types import DoubleType, LongType, StringType, StructField, StructType, TimestampType
 
-from forebay.formats.batches import arrow_schema
+from forebay import column_types as types
 from forebay.partial import Part, Partial
 from forebay.source.partials import Adder, _panes
 
-SCHEMA = StructType(
-    [StructField("k", StringType()), StructField("n", LongType()), StructField("x", DoubleType()),
-     StructField("ts", TimestampType())]
+SCHEMA = pa.schema(
+    [pa.field("k", types.STRING), pa.field("n", types.BIGINT), pa.field("x", types.DOUBLE),
+     pa.field("ts", types.TIMESTAMP)]
 )  # fmt: skip
 WIDTH = 60_000_000
 PARTS = (
@@ -45,7 +44,7 @@ def batch(rows: list[tuple[Any, ...]]) -> pa.RecordBatch:
         pa.array([row[at] for row in rows], kind)
         for at, kind in enumerate([pa.string(), pa.int64(), pa.float64(), pa.timestamp("us", "UTC")])
     ]
-    return pa.RecordBatch.from_arrays(columns, schema=arrow_schema(SCHEMA))
+    return pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
 
 
 def largest(values: list[float]) -> float:
@@ -80,7 +79,7 @@ def merged(rows: list[dict[str, Any]]) -> dict[Any, Any]:
 @given(st.lists(ROWS, max_size=4))
 def test_sums_of_batches_add_up_to_the_sums_of_all_rows(batches: list[list[tuple[Any, ...]]]) -> None:
     partial = Partial(("k",), (("ts", WIDTH),), PARTS)
-    target = arrow_schema(StructType([SCHEMA["k"], SCHEMA["ts"], *partial.fields(SCHEMA)]))
+    target = pa.schema([SCHEMA.field("k"), SCHEMA.field("ts"), *partial.fields(SCHEMA)])
     adder = Adder(partial, target)
     found: list[dict[str, Any]] = []
     for rows in batches:
@@ -107,7 +106,7 @@ def test_a_pane_is_rounded_down_also_before_1970(times: list[int | None], width:
 
 def test_where_nearly_every_row_is_a_group_of_its_own_adding_up_is_given_up() -> None:
     partial = Partial(("k",), (), (Part("p0", "count_all", "", "bigint"),))
-    adder = Adder(partial, arrow_schema(StructType([SCHEMA["k"], *partial.fields(SCHEMA)])))
+    adder = Adder(partial, pa.schema([SCHEMA.field("k"), *partial.fields(SCHEMA)]))
     for _ in range(2):
         adder.add(batch([(str(number), 1, 1.0, 0) for number in range(10)]))
     assert adder.add(batch([("same", 1, 1.0, 0)] * 10)).num_rows == 10

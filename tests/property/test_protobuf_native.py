@@ -12,7 +12,6 @@ import pytest
 from google.protobuf import struct_pb2
 from hypothesis import example, given
 from hypothesis import strategies as st
-from pyspark.sql.types import StructType
 from tests.property.bits import rows_in_bits
 from tests.property.protobuf_cases import Case, damage, tables
 from tests.protobuf_support import columns, options, sized, tag, varint
@@ -48,7 +47,7 @@ COLUMNS = f"""by STRING, i INT, u BIGINT, z ARRAY<INT>, e STRING, es ARRAY<STRIN
   mb MAP<BOOLEAN, STRING>, st BINARY, bo BOOLEAN"""
 
 
-def every() -> tuple[StructType, dict[str, str]]:
+def every() -> tuple[pa.Schema, dict[str, str]]:
     files = compile_texts({"every.proto": EVERY}, "every.proto")
     given = {"protobuf.descriptor": base64.b64encode(files).decode(), "protobuf.message": "M"}
     return columns(COLUMNS), given

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as some
-from pyspark.sql import types as spark
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
+from forebay import column_types
 from forebay.errors import StatementError
 from forebay.sql import (
     Column,
@@ -39,26 +40,26 @@ types = some.recursive(
     some.sampled_from(
         [
             *(
-                spark.BooleanType(),
-                spark.ByteType(),
-                spark.ShortType(),
-                spark.IntegerType(),
-                spark.LongType(),
+                column_types.BOOLEAN,
+                column_types.TINYINT,
+                column_types.SMALLINT,
+                column_types.INT,
+                column_types.BIGINT,
             ),
-            *(spark.FloatType(), spark.DoubleType(), spark.DecimalType(10, 2), spark.DecimalType(38, 38)),
-            *(spark.StringType(), spark.BinaryType(), spark.DateType()),
-            *(spark.TimestampType(), spark.TimestampNTZType()),
+            *(column_types.FLOAT, column_types.DOUBLE, pa.decimal128(10, 2), pa.decimal128(38, 38)),
+            *(column_types.STRING, column_types.BINARY, column_types.DATE),
+            *(column_types.TIMESTAMP, column_types.TIMESTAMP_NTZ),
         ]
     ),
     lambda inner: some.one_of(
-        inner.map(spark.ArrayType),
-        some.builds(spark.MapType, inner, inner),
+        inner.map(column_types.array_of),
+        some.builds(column_types.map_of, inner, inner),
         some.lists(
             some.tuples(names, inner, some.booleans()),
             min_size=1,
             max_size=3,
             unique_by=lambda f: f[0].lower(),
-        ).map(lambda fields: spark.StructType([spark.StructField(*field) for field in fields])),
+        ).map(lambda fields: pa.struct([pa.field(*field) for field in fields])),
     ),
     max_leaves=5,
 )

@@ -13,10 +13,10 @@ from typing import Any
 import sqlglot
 from hypothesis import given
 from hypothesis import strategies as st
-from pyspark.sql.types import LongType
 from tests.property.change_logs import Database, databases
 from tests.property.test_debezium_properties import NAMES, TABLE
 
+from forebay import column_types as types
 from forebay.formats import decoder
 from forebay.sql import ChangeLog, CreateView, parse_one, plan
 
@@ -51,7 +51,7 @@ def run(connection: sqlite3.Connection, query: str) -> list[tuple[Any, ...]]:
 def test_the_weights_do_not_change_what_a_query_means(database: Database, query: str, random: Any) -> None:
     statement = parse_one(f"CREATE MATERIALIZED VIEW v AS {query}")
     assert isinstance(statement, CreateView)
-    log = ChangeLog({"_op", "_ts_ms", "_weight"}, lambda _text, _alias: LongType())
+    log = ChangeLog({"_op", "_ts_ms", "_weight"}, lambda _text, _alias: types.BIGINT)
     weighed = plan(statement.query, None, None, {"users": log})
 
     changes = decoder("debezium-json", TABLE, {}).decode([value for _, value in database.messages(1)[0]])

@@ -5,41 +5,29 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pyarrow as pa
 import pytest
-from pyspark.sql.types import (
-    ArrayType,
-    BinaryType,
-    BooleanType,
-    ByteType,
-    DataType,
-    DateType,
-    DecimalType,
-    DoubleType,
-    FloatType,
-    IntegerType,
-    LongType,
-    MapType,
-    ShortType,
-    StringType,
-    StructField,
-    StructType,
-    TimestampNTZType,
-    TimestampType,
-)
 
+from forebay import column_types as types
 from forebay.errors import MissingOptionError, OptionValueError, UnsupportedSqlError
 from forebay.formats import decoder
 from forebay.formats.avro_plan import compile_plan
 from forebay.formats.avro_schema import MAX_DEPTH, parse
 
 EVERY = [
-    *(kind() for kind in (BooleanType, ByteType, ShortType, IntegerType, LongType, FloatType, DoubleType)),
-    *(kind() for kind in (StringType, BinaryType, DateType, TimestampType, TimestampNTZType)),
-    DecimalType(10, 2),
-    ArrayType(LongType()),
-    MapType(StringType(), LongType()),
-    StructType([StructField("x", LongType())]),
+    *(types.BOOLEAN, *types.BITS, types.FLOAT, types.DOUBLE),
+    *(types.STRING, types.BINARY, types.DATE, types.TIMESTAMP, types.TIMESTAMP_NTZ),
+    pa.decimal128(10, 2),
+    types.array_of(types.BIGINT),
+    types.map_of(types.STRING, types.BIGINT),
+    pa.struct([pa.field("x", types.BIGINT)]),
 ]
+
+
+def name(kind: pa.DataType) -> str:
+    return types.type_name(kind).lower().replace(" ", "")
+
+
 INTEGERS = ["tinyint", "smallint", "int", "bigint"]
 ENUM = {"type": "enum", "name": "E", "symbols": ["A", "B"]}
 FIXED = {"type": "fixed", "name": "F", "size": 4}
@@ -53,18 +41,18 @@ def logical(kind: str, name: str, **more: Any) -> dict[str, Any]:
     return {"type": kind, "logicalType": name, **more}
 
 
-def plan(schema: Any, *fields: StructField) -> dict[str, Any]:
-    return compile_plan(json.dumps(schema), StructType(list(fields)))
+def plan(schema: Any, *fields: pa.Field) -> dict[str, Any]:
+    return compile_plan(json.dumps(schema), pa.schema(list(fields)))
 
 
-def field(schema: Any, column: DataType, nullable: bool = True) -> dict[str, Any]:
+def field(schema: Any, column: pa.DataType, nullable: bool = True) -> dict[str, Any]:
     """The plan of the only field of a record."""
-    made = plan(record(("x", schema)), StructField("x", column, nullable))["fields"][0]
+    made = plan(record(("x", schema)), pa.field("x", column, nullable))["fields"][0]
     assert (made.pop("name"), made.pop("column")) == ("x", 0)
     return made
 
 
-def refusal(schema: Any, column: DataType) -> UnsupportedSqlError | None:
+def refusal(schema: Any, column: pa.DataType) -> UnsupportedSqlError | None:
     try:
         field(schema, column)
     except UnsupportedSqlError as error:
@@ -101,7 +89,7 @@ def refusal(schema: Any, column: DataType) -> UnsupportedSqlError | None:
         ({"type": "array", "items": "long"}, ["array<bigint>"]),
         ({"type": "map", "values": "long"}, ["map<string,bigint>"]),
         (record(("x", "long"), name="S"), ["struct<x:bigint>"]),
-        ({"type": "null"}, [kind.simpleString() for kind in EVERY]),
+        ({"type": "null"}, [name(kind) for kind in EVERY]),
         (["null", "int", "long"], [*INTEGERS, "float", "double"]),
         (["bytes", "null", "string"], ["string", "binary"]),
         (["int", "string"], []),
@@ -113,10 +101,10 @@ def test_each_avro_type_is_read_as_these_columns_and_no_other(schema: Any, reada
     for column in EVERY:
         refused = refusal(schema, column)
         if refused is None:
-            found.append(column.simpleString())
+            found.append(name(column))
             continue
         assert "column x" in refused.message
-        assert column.simpleString().upper().split("<")[0] in refused.message
+        assert types.type_name(column).split("<")[0] in refused.message
         assert refused.remedy.startswith("declare it as")
     assert found == readable
 
@@ -124,24 +112,24 @@ def test_each_avro_type_is_read_as_these_columns_and_no_other(schema: Any, reada
 @pytest.mark.parametrize(
     ("schema", "column", "made"),
     [
-        ("boolean", BooleanType(), {"avro": "boolean", "as": "boolean"}),
-        ("double", DoubleType(), {"avro": "double", "as": "double"}),
-        ("int", FloatType(), {"avro": "int", "as": "float"}),
-        (FIXED, BinaryType(), {"avro": "fixed", "size": 4, "as": "binary"}),
-        (ENUM, StringType(), {"avro": "enum", "symbols": ["A", "B"], "as": "string"}),
+        ("boolean", types.BOOLEAN, {"avro": "boolean", "as": "boolean"}),
+        ("double", types.DOUBLE, {"avro": "double", "as": "double"}),
+        ("int", types.FLOAT, {"avro": "int", "as": "float"}),
+        (FIXED, types.BINARY, {"avro": "fixed", "size": 4, "as": "binary"}),
+        (ENUM, types.STRING, {"avro": "enum", "symbols": ["A", "B"], "as": "string"}),
         (
             "long",
-            TimestampType(),
+            types.TIMESTAMP,
             {"avro": "long", "as": "millis", "expected": "TIMESTAMP (years 0001 to 9999)"},
         ),
         (
             {"type": "array", "items": "null"},
-            ArrayType(StringType()),
+            types.array_of(types.STRING),
             {"avro": "array", "as": "array", "items": {"avro": "null", "as": "null"}, "empty": True},
         ),
         (
             ["null", "double"],
-            DoubleType(),
+            types.DOUBLE,
             {
                 "avro": "union",
                 "branches": [{"avro": "null", "as": "null"}, {"avro": "double", "as": "double"}],
@@ -150,24 +138,24 @@ def test_each_avro_type_is_read_as_these_columns_and_no_other(schema: Any, reada
     ],
 )
 def test_a_node_says_what_the_bytes_are_and_what_the_column_makes_of_them(
-    schema: Any, column: DataType, made: dict[str, Any]
+    schema: Any, column: pa.DataType, made: dict[str, Any]
 ) -> None:
     assert field(schema, column) == made
 
 
 def test_null_in_a_not_null_column_is_left_to_run_time_only_if_there_is_anything_else() -> None:
-    assert field(["null", "double"], DoubleType(), False)["branches"][0] == {"avro": "null", "as": "never"}
+    assert field(["null", "double"], types.DOUBLE, False)["branches"][0] == {"avro": "null", "as": "never"}
     for schema in ("null", ["null"]):
         with pytest.raises(UnsupportedSqlError, match="x is NOT NULL, but the writer has only null"):
-            field(schema, DoubleType(), False)
+            field(schema, types.DOUBLE, False)
 
 
 def test_fields_go_to_columns_by_exact_name_and_the_rest_is_read_over() -> None:
     made = plan(
         record(("b", "string"), ("A", "long"), ("a", "double")),
-        StructField("a", DoubleType()),
-        StructField("new", LongType()),
-        StructField("b", StringType()),
+        pa.field("a", types.DOUBLE),
+        pa.field("new", types.BIGINT),
+        pa.field("b", types.STRING),
     )
     assert [(f["name"], f["column"], f.get("as")) for f in made["fields"]] == [
         ("b", 2, "string"),
@@ -177,7 +165,7 @@ def test_fields_go_to_columns_by_exact_name_and_the_rest_is_read_over() -> None:
 
 
 def test_a_column_that_the_writer_lacks_must_take_null() -> None:
-    inner = StructType([StructField("y", LongType(), nullable=False)])
+    inner = pa.struct([pa.field("y", types.BIGINT, nullable=False)])
     with pytest.raises(UnsupportedSqlError, match=r"column x\.y is NOT NULL, but the writer's record n\.S"):
         field(record(("Y", "long"), name="S", namespace="n"), inner)
 
@@ -187,15 +175,15 @@ def test_an_error_names_the_way_to_the_column() -> None:
         "type": "array",
         "items": {"type": "map", "values": record(("y", ["null", "double"]), name="S")},
     }
-    inner = MapType(StringType(), StructType([StructField("y", FloatType())]))
+    inner = types.map_of(types.STRING, pa.struct([pa.field("y", types.FLOAT)]))
     with pytest.raises(UnsupportedSqlError, match=r"column x\[\]\[\]\.y is declared FLOAT.*double") as caught:
-        field(schema, ArrayType(inner))
+        field(schema, types.array_of(inner))
     assert caught.value.remedy == "declare it as DOUBLE"
 
 
 def test_a_map_has_text_for_keys() -> None:
     with pytest.raises(UnsupportedSqlError, match="map of long"):
-        field({"type": "map", "values": "long"}, MapType(LongType(), LongType()))
+        field({"type": "map", "values": "long"}, types.map_of(types.BIGINT, types.BIGINT))
 
 
 def test_names_are_looked_up_in_the_namespace_around_them() -> None:
@@ -245,29 +233,29 @@ def test_names_are_looked_up_in_the_namespace_around_them() -> None:
 )
 def test_what_is_not_an_avro_schema_is_a_wrong_option(schema: str) -> None:
     with pytest.raises(OptionValueError, match=r"'avro\.schema' is not") as caught:
-        compile_plan(schema, StructType([StructField("x", LongType())]))
+        compile_plan(schema, pa.schema([pa.field("x", types.BIGINT)]))
     assert caught.value.option == "avro.schema"
 
 
 def test_the_schema_is_that_of_a_record() -> None:
     for schema in ("long", ["null", record(("x", "long"))]):
         with pytest.raises(UnsupportedSqlError, match="the columns are the fields of a record"):
-            plan(schema, StructField("x", LongType()))
+            plan(schema, pa.field("x", types.BIGINT))
 
 
 def test_a_schema_must_be_given() -> None:
     with pytest.raises(MissingOptionError, match=r"avro\.schema"):
-        decoder("avro", StructType([StructField("x", LongType())]), {})
+        decoder("avro", pa.schema([pa.field("x", types.BIGINT)]), {})
 
 
 def test_a_recursive_field_is_read_over_and_refused_as_a_column() -> None:
     schema = record(("x", "long"), ("next", ["null", "R"]))
-    made = plan(schema, StructField("x", LongType()))
+    made = plan(schema, pa.field("x", types.BIGINT))
     assert made["fields"][1]["branches"][1] == {"avro": "recursive", "record": "R"}
     assert [field["avro"] for field in made["named"]["R"]["fields"]] == ["long", "union"]
-    inner = StructType([StructField("x", LongType())])
+    inner = pa.struct([pa.field("x", types.BIGINT)])
     with pytest.raises(UnsupportedSqlError, match="column next: the record R contains itself") as refused:
-        plan(schema, StructField("next", inner))
+        plan(schema, pa.field("next", inner))
     assert "read over" in refused.value.remedy
 
 
@@ -279,10 +267,10 @@ def nested(levels: int) -> Any:
 
 
 def test_the_depth_of_a_schema_is_bounded() -> None:
-    plan(nested(MAX_DEPTH - 2), StructField("y", LongType()))
+    plan(nested(MAX_DEPTH - 2), pa.field("y", types.BIGINT))
     for levels in (MAX_DEPTH - 1, 300):
         with pytest.raises(UnsupportedSqlError, match="deeper than 64"):
-            plan(nested(levels), StructField("y", LongType()))
+            plan(nested(levels), pa.field("y", types.BIGINT))
 
 
 def test_a_schema_that_doubles_at_each_level_is_refused_in_time() -> None:
@@ -290,9 +278,9 @@ def test_a_schema_that_doubles_at_each_level_is_refused_in_time() -> None:
     for level in range(1, 40):
         schema = record(("a", schema), ("b", f"R{level - 1}"), name=f"R{level}")
     with pytest.raises(UnsupportedSqlError, match="10,000 parts"):
-        plan(schema, StructField("y", LongType()))
+        plan(schema, pa.field("y", types.BIGINT))
 
 
 def test_a_column_twice_is_refused() -> None:
     with pytest.raises(UnsupportedSqlError, match="x is declared twice"):
-        plan(record(("x", "long")), StructField("x", LongType()), StructField("x", LongType()))
+        plan(record(("x", "long")), pa.field("x", types.BIGINT), pa.field("x", types.BIGINT))

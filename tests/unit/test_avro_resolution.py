@@ -10,29 +10,15 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyspark.sql.types import (
-    ArrayType,
-    BinaryType,
-    DataType,
-    DateType,
-    DecimalType,
-    DoubleType,
-    FloatType,
-    IntegerType,
-    LongType,
-    StringType,
-    StructField,
-    StructType,
-    TimestampType,
-)
 
+from forebay import column_types as types
 from forebay.errors import OptionValueError, UnsupportedSqlError
 from forebay.formats.avro_datum import read_datum
 from forebay.formats.avro_default import zigzag
 from forebay.formats.avro_plan import compile_resolved
 from forebay.formats.avro_schema import parse
 from forebay.formats.avro_values import convert_record
-from forebay.formats.batches import arrow_schema, decode_each
+from forebay.formats.batches import decode_each
 from forebay.formats.framed import Lesson
 from forebay.native import native
 
@@ -40,7 +26,7 @@ FIXED = {"type": "fixed", "name": "F", "size": 4}
 MILLIS = {"type": "long", "logicalType": "timestamp-millis"}
 MICROS = {"type": "long", "logicalType": "timestamp-micros"}
 DAYS = {"type": "int", "logicalType": "date"}
-DURATION = StructType([StructField(name, LongType()) for name in ("months", "days", "millis")])
+DURATION = pa.struct([pa.field(name, types.BIGINT) for name in ("months", "days", "millis")])
 
 
 def record(*fields: dict[str, Any] | tuple[str, Any], name: str = "R", **more: Any) -> dict[str, Any]:
@@ -57,18 +43,18 @@ def enum(*symbols: str, name: str = "E", **more: Any) -> dict[str, Any]:
 
 
 def resolve(
-    writer: Any, reader: Any, columns: list[StructField], payload: bytes, *, closed: bool = False
+    writer: Any, reader: Any, columns: list[pa.Field], payload: bytes, *, closed: bool = False
 ) -> Any:
     """The row, or the refusal as (kind, message); by both decoders, where the native one is there."""
-    declared = StructType(columns)
+    declared = pa.schema(columns)
     given = None if reader is None else parse(json.dumps(reader))
     plan = compile_resolved(parse(json.dumps(writer)), given, declared, closed=closed)
-    schema = arrow_schema(declared)
+    schema = declared
 
     def row(datum: bytes | None) -> list[Any]:
         assert datum is not None
         found = convert_record(plan, read_datum(plan, datum))
-        return [found.get(name) for name in declared.fieldNames()]
+        return [found.get(name) for name in declared.names]
 
     decoded = decode_each([payload], schema, row)
     decoded.batch.validate(full=True)
@@ -85,49 +71,47 @@ def resolve(
     return decoded.batch.to_pylist()[0]
 
 
-def value(writer: Any, reader: Any, column: DataType, payload: bytes, nullable: bool = True) -> Any:
-    found = resolve(
-        record(("x", writer)), record(("x", reader)), [StructField("x", column, nullable)], payload
-    )
+def value(writer: Any, reader: Any, column: pa.DataType, payload: bytes, nullable: bool = True) -> Any:
+    found = resolve(record(("x", writer)), record(("x", reader)), [pa.field("x", column, nullable)], payload)
     return found["x"] if isinstance(found, dict) else found
 
 
 @pytest.mark.parametrize(
     ("writer", "reader", "column", "payload", "expected"),
     [
-        ("int", "long", LongType(), zigzag(-5), -5),
-        ("int", "double", DoubleType(), zigzag(-5), -5.0),
-        ("long", "float", FloatType(), zigzag(16_777_217), 16_777_216.0),
-        ("long", "float", DoubleType(), zigzag(16_777_217), 16_777_216.0),
-        ("long", "double", DoubleType(), zigzag(16_777_217), 16_777_217.0),
-        ("float", "double", DoubleType(), struct.pack("<f", 0.5), 0.5),
-        ("string", "bytes", BinaryType(), b"\x04\xc3\xa4", b"\xc3\xa4"),
-        ("bytes", "string", StringType(), b"\x04\xc3\xa4", "ä"),
-        ("bytes", "string", StringType(), b"\x02\xff", ("TypeConversion", "x: expected STRING (UTF-8), found bytes that are not UTF-8")),
-        ("int", ["null", "string", "long"], LongType(), zigzag(3), 3),
+        ("int", "long", types.BIGINT, zigzag(-5), -5),
+        ("int", "double", types.DOUBLE, zigzag(-5), -5.0),
+        ("long", "float", types.FLOAT, zigzag(16_777_217), 16_777_216.0),
+        ("long", "float", types.DOUBLE, zigzag(16_777_217), 16_777_216.0),
+        ("long", "double", types.DOUBLE, zigzag(16_777_217), 16_777_217.0),
+        ("float", "double", types.DOUBLE, struct.pack("<f", 0.5), 0.5),
+        ("string", "bytes", types.BINARY, b"\x04\xc3\xa4", b"\xc3\xa4"),
+        ("bytes", "string", types.STRING, b"\x04\xc3\xa4", "ä"),
+        ("bytes", "string", types.STRING, b"\x02\xff", ("TypeConversion", "x: expected STRING (UTF-8), found bytes that are not UTF-8")),
+        ("int", ["null", "string", "long"], types.BIGINT, zigzag(3), 3),
         # The writer says what its numbers mean; the reader's word counts where the writer has none.
-        (MILLIS, MICROS, TimestampType(), zigzag(1), datetime(1970, 1, 1, 0, 0, 0, 1000, UTC)),
-        (MICROS, MILLIS, TimestampType(), zigzag(1), datetime(1970, 1, 1, 0, 0, 0, 1, UTC)),
-        (MICROS, "long", TimestampType(), zigzag(1), datetime(1970, 1, 1, 0, 0, 0, 1, UTC)),
-        ("long", MICROS, TimestampType(), zigzag(1), datetime(1970, 1, 1, 0, 0, 0, 1, UTC)),
-        (MILLIS, "long", LongType(), zigzag(7), 7),
-        ("int", DAYS, DateType(), zigzag(1), date(1970, 1, 2)),
-        (DAYS, "long", LongType(), zigzag(1), 1),
-        (decimal(2), decimal(4), DecimalType(20, 4), b"\x02\x7b", Decimal("1.2300")),
-        ("bytes", decimal(2), DecimalType(20, 2), b"\x02\x7b", Decimal("1.23")),
-        (enum("A", "B"), enum("B", "C", default="C"), StringType(), b"\x00", "C"),
-        (enum("A", "B"), enum("B", "C", default="C"), StringType(), b"\x02", "B"),
-        (enum("A", "B"), enum("B"), StringType(), b"\x00", ("SchemaMismatch", "x: the symbol 'A' is not one of the reader's, which has no default")),
-        (enum("A", name="old.E"), enum("A", name="new.E"), StringType(), b"\x00", "A"),
-        (enum("A", name="Was"), enum("A", name="Is", aliases=["Was"]), StringType(), b"\x00", "A"),
-        (FIXED | {"name": "a.F"}, FIXED | {"name": "b.F"}, BinaryType(), b"abcd", b"abcd"),
-        (["null", "string"], "string", StringType(), b"\x00", None),
-        (["string", "int"], ["null", "long"], LongType(), b"\x02\x04", 2),
-        (["string", "int"], ["null", "long"], LongType(), b"\x00\x00", ("SchemaMismatch", "x: the writer has string, which the reader's a union of null, long cannot be")),
+        (MILLIS, MICROS, types.TIMESTAMP, zigzag(1), datetime(1970, 1, 1, 0, 0, 0, 1000, UTC)),
+        (MICROS, MILLIS, types.TIMESTAMP, zigzag(1), datetime(1970, 1, 1, 0, 0, 0, 1, UTC)),
+        (MICROS, "long", types.TIMESTAMP, zigzag(1), datetime(1970, 1, 1, 0, 0, 0, 1, UTC)),
+        ("long", MICROS, types.TIMESTAMP, zigzag(1), datetime(1970, 1, 1, 0, 0, 0, 1, UTC)),
+        (MILLIS, "long", types.BIGINT, zigzag(7), 7),
+        ("int", DAYS, types.DATE, zigzag(1), date(1970, 1, 2)),
+        (DAYS, "long", types.BIGINT, zigzag(1), 1),
+        (decimal(2), decimal(4), pa.decimal128(20, 4), b"\x02\x7b", Decimal("1.2300")),
+        ("bytes", decimal(2), pa.decimal128(20, 2), b"\x02\x7b", Decimal("1.23")),
+        (enum("A", "B"), enum("B", "C", default="C"), types.STRING, b"\x00", "C"),
+        (enum("A", "B"), enum("B", "C", default="C"), types.STRING, b"\x02", "B"),
+        (enum("A", "B"), enum("B"), types.STRING, b"\x00", ("SchemaMismatch", "x: the symbol 'A' is not one of the reader's, which has no default")),
+        (enum("A", name="old.E"), enum("A", name="new.E"), types.STRING, b"\x00", "A"),
+        (enum("A", name="Was"), enum("A", name="Is", aliases=["Was"]), types.STRING, b"\x00", "A"),
+        (FIXED | {"name": "a.F"}, FIXED | {"name": "b.F"}, types.BINARY, b"abcd", b"abcd"),
+        (["null", "string"], "string", types.STRING, b"\x00", None),
+        (["string", "int"], ["null", "long"], types.BIGINT, b"\x02\x04", 2),
+        (["string", "int"], ["null", "long"], types.BIGINT, b"\x00\x00", ("SchemaMismatch", "x: the writer has string, which the reader's a union of null, long cannot be")),
     ],
 )  # fmt: skip
 def test_a_value_becomes_what_the_reader_says(
-    writer: Any, reader: Any, column: DataType, payload: bytes, expected: Any
+    writer: Any, reader: Any, column: pa.DataType, payload: bytes, expected: Any
 ) -> None:
     assert value(writer, reader, column, payload) == expected
 
@@ -135,20 +119,20 @@ def test_a_value_becomes_what_the_reader_says(
 @pytest.mark.parametrize(
     ("writer", "reader", "column"),
     [
-        ("string", "int", IntegerType()),
-        ("long", "int", IntegerType()),
-        ("double", "float", FloatType()),
-        (enum("A", name="E"), enum("A", name="Other"), StringType()),
-        (FIXED, FIXED | {"size": 5}, BinaryType()),
-        (MILLIS, MICROS, LongType()),
-        (DAYS, MILLIS, LongType()),
-        (decimal(2), decimal(4), BinaryType()),
-        ({"type": "array", "items": "string"}, {"type": "array", "items": "int"}, ArrayType(IntegerType())),
-        (["string", "boolean"], ["null", "int"], IntegerType()),
+        ("string", "int", types.INT),
+        ("long", "int", types.INT),
+        ("double", "float", types.FLOAT),
+        (enum("A", name="E"), enum("A", name="Other"), types.STRING),
+        (FIXED, FIXED | {"size": 5}, types.BINARY),
+        (MILLIS, MICROS, types.BIGINT),
+        (DAYS, MILLIS, types.BIGINT),
+        (decimal(2), decimal(4), types.BINARY),
+        ({"type": "array", "items": "string"}, {"type": "array", "items": "int"}, types.array_of(types.INT)),
+        (["string", "boolean"], ["null", "int"], types.INT),
     ],
 )
 def test_what_cannot_become_the_readers_type_is_refused_and_says_where(
-    writer: Any, reader: Any, column: DataType
+    writer: Any, reader: Any, column: pa.DataType
 ) -> None:
     with pytest.raises(UnsupportedSqlError, match=r"FB1002: x.*the writer has .*reader") as caught:
         value(writer, reader, column, b"")
@@ -165,10 +149,10 @@ def test_a_field_is_found_by_its_alias_and_a_new_one_has_its_default() -> None:
         {"name": "s", "type": inner, "default": {"a": 1}},
     )
     columns = [
-        StructField("amount", DoubleType(), False),
-        StructField("id", LongType(), False),
-        StructField("s", StructType([StructField("b", StringType()), StructField("a", LongType())])),
-        StructField("tag", StringType()),
+        pa.field("amount", types.DOUBLE, False),
+        pa.field("id", types.BIGINT, False),
+        pa.field("s", pa.struct([pa.field("b", types.STRING), pa.field("a", types.BIGINT)])),
+        pa.field("tag", types.STRING),
     ]
     payload = zigzag(7) + b"\x02g" + zigzag(9)
     row = {"amount": 7.0, "id": 9, "s": {"b": "deep", "a": 1}, "tag": None}
@@ -176,7 +160,7 @@ def test_a_field_is_found_by_its_alias_and_a_new_one_has_its_default() -> None:
 
 
 def test_a_column_that_the_reader_no_longer_has_is_still_read_from_those_who_write_it() -> None:
-    columns = [StructField("id", LongType()), StructField("price", IntegerType())]
+    columns = [pa.field("id", types.BIGINT), pa.field("price", types.INT)]
     old, new = record(("id", "long"), ("price", "int")), record(("id", "long"))
     assert resolve(old, new, columns, zigzag(1) + zigzag(2)) == {"id": 1, "price": 2}
     assert resolve(new, new, columns, zigzag(1)) == {"id": 1, "price": None}
@@ -184,7 +168,7 @@ def test_a_column_that_the_reader_no_longer_has_is_still_read_from_those_who_wri
 
 def test_a_reader_that_was_given_has_every_column_or_says_which_it_has() -> None:
     reader = record(("id", "long"), ("Price", "int"))
-    columns = [StructField("price", IntegerType())]
+    columns = [pa.field("price", types.INT)]
     with pytest.raises(UnsupportedSqlError, match="column price is not a field of the reader's") as caught:
         resolve(reader, reader, columns, b"", closed=True)
     assert "did you mean Price?" in caught.value.remedy
@@ -193,43 +177,43 @@ def test_a_reader_that_was_given_has_every_column_or_says_which_it_has() -> None
 def test_whether_null_is_taken_is_for_the_column_to_say() -> None:
     """Avro's specification refuses both; a column without NOT NULL says that NULL is welcome."""
     reader = record(("x", "string"), ("y", "long"))
-    takes = [StructField("x", StringType()), StructField("y", LongType())]
+    takes = [pa.field("x", types.STRING), pa.field("y", types.BIGINT)]
     assert resolve(record(("x", ["null", "string"])), reader, takes, b"\x00") == {"x": None, "y": None}
-    strict = [StructField("x", StringType(), False)]
+    strict = [pa.field("x", types.STRING, False)]
     assert resolve(record(("x", ["null", "string"])), reader, strict, b"\x00") == (
         "SchemaMismatch",
         "x: NOT NULL, but the value is null",
     )
     with pytest.raises(UnsupportedSqlError, match="column y is NOT NULL, but the writer's record R has no"):
-        resolve(record(("x", "string")), reader, [StructField("y", LongType(), False)], b"\x00")
+        resolve(record(("x", "string")), reader, [pa.field("y", types.BIGINT, False)], b"\x00")
 
 
 @pytest.mark.parametrize(
     ("kind", "default", "column", "nullable", "message"),
     [
-        ("int", "1", IntegerType(), True, "which is not int"),
-        ("int", 2**31, LongType(), True, "which is not int"),
-        ("long", True, LongType(), True, "which is not long"),
-        ("float", 1e39, FloatType(), True, "which is not float"),
-        ("bytes", "\u0100", BinaryType(), True, "which is not bytes"),
-        (enum("A"), "B", StringType(), True, "which is not enum E"),
+        ("int", "1", types.INT, True, "which is not int"),
+        ("int", 2**31, types.BIGINT, True, "which is not int"),
+        ("long", True, types.BIGINT, True, "which is not long"),
+        ("float", 1e39, types.FLOAT, True, "which is not float"),
+        ("bytes", "\u0100", types.BINARY, True, "which is not bytes"),
+        (enum("A"), "B", types.STRING, True, "which is not enum E"),
         (
             record(("a", "long"), name="S"),
             {},
-            StructType([StructField("a", LongType())]),
+            pa.struct([pa.field("a", types.BIGINT)]),
             True,
             "not record S",
         ),
-        ("long", 300, LongType(), True, None),
-        ("long", 2**40, IntegerType(), True, "does not fit its column: expected INT"),
-        (["null", "long"], None, LongType(), False, "does not fit its column: NOT NULL"),
+        ("long", 300, types.BIGINT, True, None),
+        ("long", 2**40, types.INT, True, "does not fit its column: expected INT"),
+        (["null", "long"], None, types.BIGINT, False, "does not fit its column: NOT NULL"),
     ],
 )
 def test_a_default_is_checked_before_the_first_record(
-    kind: Any, default: Any, column: DataType, nullable: bool, message: str | None
+    kind: Any, default: Any, column: pa.DataType, nullable: bool, message: str | None
 ) -> None:
     reader = record(("id", "long"), {"name": "x", "type": kind, "default": default})
-    columns = [StructField("x", column, nullable)]
+    columns = [pa.field("x", column, nullable)]
     if message is None:
         assert resolve(record(("id", "long")), reader, columns, zigzag(1)) == {"x": default}
         return
@@ -238,12 +222,12 @@ def test_a_default_is_checked_before_the_first_record(
 
 
 def test_a_record_of_another_name_is_read_but_in_a_union_the_name_chooses() -> None:
-    columns = [StructField("x", LongType())]
+    columns = [pa.field("x", types.BIGINT)]
     assert resolve(record(("x", "long"), name="A"), record(("x", "long"), name="B"), columns, b"\x02") == {
         "x": 1
     }
     first, second = record(("x", "int"), name="n.A"), record(("x", "long"), name="n.B")
-    inner = StructType([StructField("x", LongType())])
+    inner = pa.struct([pa.field("x", types.BIGINT)])
     assert value(second, [first, second], inner, b"\x02") == {"x": 1}
     with pytest.raises(UnsupportedSqlError, match="record Other"):
         value(record(("x", "int"), name="Other"), [first, second], inner, b"")
@@ -251,7 +235,7 @@ def test_a_record_of_another_name_is_read_but_in_a_union_the_name_chooses() -> N
 
 def test_one_field_of_the_writer_does_not_feed_two_columns() -> None:
     reader = record({"name": "new", "type": "long", "aliases": ["old"]})
-    columns = [StructField("new", LongType()), StructField("old", LongType())]
+    columns = [pa.field("new", types.BIGINT), pa.field("old", types.BIGINT)]
     with pytest.raises(UnsupportedSqlError, match="field old would be both new and old"):
         resolve(record(("old", "long")), reader, columns, b"\x00")
 
@@ -259,13 +243,13 @@ def test_one_field_of_the_writer_does_not_feed_two_columns() -> None:
 def test_a_uuid_in_sixteen_bytes_is_text_and_a_duration_three_numbers() -> None:
     uuid = {"type": "fixed", "name": "U", "size": 16, "logicalType": "uuid"}
     raw = bytes(range(16))
-    assert value(uuid, uuid, StringType(), raw) == "00010203-0405-0607-0809-0a0b0c0d0e0f"
-    assert value(uuid, uuid, BinaryType(), raw) == raw
+    assert value(uuid, uuid, types.STRING, raw) == "00010203-0405-0607-0809-0a0b0c0d0e0f"
+    assert value(uuid, uuid, types.BINARY, raw) == raw
     duration = {"type": "fixed", "name": "D", "size": 12, "logicalType": "duration"}
     raw = struct.pack("<III", 1, 2**32 - 1, 3)
     assert value(duration, duration, DURATION, raw) == {"months": 1, "days": 2**32 - 1, "millis": 3}
     with pytest.raises(UnsupportedSqlError) as caught:
-        value(duration, duration, StringType(), raw)
+        value(duration, duration, types.STRING, raw)
     assert "STRUCT<months: BIGINT" in caught.value.remedy
 
 
@@ -282,6 +266,6 @@ def test_a_schema_may_use_names_of_others_in_the_order_of_their_use() -> None:
 @pytest.mark.parametrize("payload", [zigzag(2**62), b"\xff" * 10, zigzag(-(2**62)) + zigzag(2**62)])
 def test_absurd_counts_cost_nothing(payload: bytes) -> None:
     items = {"type": "array", "items": "int"}
-    kind, message = value(items, {"type": "array", "items": "double"}, ArrayType(DoubleType()), payload)
+    kind, message = value(items, {"type": "array", "items": "double"}, types.array_of(types.DOUBLE), payload)
     assert kind == "MalformedPayload"
     assert "at byte" in message

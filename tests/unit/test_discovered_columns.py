@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
-from pyspark.sql.types import StructType
 from tests.protobuf_support import columns, message_type
 
 from forebay import sql
@@ -19,13 +19,13 @@ from forebay.formats.protobuf_columns import protobuf_columns
 from forebay.kafka.connector import KafkaSource
 
 
-def shown(found: StructType) -> dict[str, str]:
+def shown(found: pa.Schema) -> dict[str, str]:
     return {
-        field.name: sql.type_name(field.dataType) + ("" if field.nullable else " NOT NULL") for field in found
+        field.name: sql.type_name(field.type) + ("" if field.nullable else " NOT NULL") for field in found
     }
 
 
-def avro(kind: object) -> StructType:
+def avro(kind: object) -> pa.Schema:
     fields = [{"name": "x", "type": kind}]
     return avro_columns(parse(json.dumps({"type": "record", "name": "R", "fields": fields})))
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pyarrow as pa
 import pytest
-from pyspark.sql.types import NullType, StructField, StructType
 from tests.protobuf_support import columns
 
+from forebay import column_types as types
 from forebay.errors import NewFieldsError, OptionConflictError, UnsupportedSqlError, from_text
 from forebay.formats.evolution import merged
 from forebay.formats.json_schema import json_schema_columns
@@ -17,7 +18,7 @@ from forebay.formats.schema_diff import column_changes, in_a_line
 from forebay.kafka.options import KAFKA
 from forebay.registry import RegisteredSchema
 
-NOTHING = StructType([])
+NOTHING = pa.schema([])
 
 
 def avro(*fields: Any, number: int = 1) -> RegisteredSchema:
@@ -50,12 +51,12 @@ def test_new_fields_within_columns_are_found_too() -> None:
 
 
 def test_a_field_that_cannot_be_a_column_is_refused_unless_it_was_always_there() -> None:
-    odd = StructType([StructField("x", NullType())])
+    odd = pa.schema([pa.field("x", types.NULL)])
     assert merged(NOTHING, [odd], odd) == NOTHING
     with pytest.raises(UnsupportedSqlError, match="the new field x cannot be a column"):
         merged(NOTHING, [NOTHING], odd)
     with pytest.raises(UnsupportedSqlError, match="two columns 'ID'"):
-        merged(columns("id INT"), [columns("id INT")], StructType([*columns("id INT"), *columns("ID INT")]))
+        merged(columns("id INT"), [columns("id INT")], pa.schema([*columns("id INT"), *columns("ID INT")]))
 
 
 def test_avro_fields_as_columns_with_and_without_their_other_names() -> None:
@@ -65,7 +66,7 @@ def test_avro_fields_as_columns_with_and_without_their_other_names() -> None:
         field("odd", ["int", {"type": "array", "items": "int"}]),
     )
     assert columns_of(schema).names == ["id", "amount", "odd"]
-    assert isinstance(columns_of(schema)["odd"].dataType, NullType)
+    assert columns_of(schema).field("odd").type == types.NULL
     assert columns_of(schema, aliases=True).names == ["id", "amount", "price", "odd"]
     assert list(renamed(schema, columns("id BIGINT, price DOUBLE"))) == [("price", "amount")]
     assert list(renamed(schema, columns("price DOUBLE, amount DOUBLE"))) == []
@@ -113,7 +114,7 @@ def test_a_json_schema_as_columns() -> None:
         }
     }
     found = json_schema_columns(odd)
-    assert [name for name in found.names if isinstance(found[name].dataType, NullType)] == list(found.names)
+    assert [name for name in found.names if found.field(name).type == types.NULL] == list(found.names)
     assert json_schema_columns(True) == NOTHING
     assert [str(change) for change in column_changes(columns("a INT"), columns("a BIGINT"))] == [
         "a (BIGINT, was INT): another type"

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pyarrow as pa
 import pytest
-from pyspark.sql.types import LongType, StructField, StructType
 from tests.protobuf_support import columns
 
+from forebay import column_types as types
 from forebay.connectors.contract import SourceConfig
 from forebay.formats import decoder, key_decoder
 from forebay.kafka.connector import KafkaSource
@@ -20,7 +21,7 @@ USERS = columns(
 )
 
 
-def mismatched(payloads: list[bytes], schema: StructType = USERS, format: str = "json") -> list[int]:
+def mismatched(payloads: list[bytes], schema: pa.Schema = USERS, format: str = "json") -> list[int]:
     """What the decoders say, once they agree."""
     plain = decoder(format, schema, {})
     expected = plain.decode(payloads).case_mismatches
@@ -64,7 +65,7 @@ def test_a_record_counts_once_and_only_if_it_is_taken() -> None:
     both = b'{"userid": 1, "NAME": "a"}'
     refused = b'{"userid": 1, "name": 7}'
     assert mismatched([both, refused, b"{", both]) == [0, 3]
-    required = StructType([StructField("userId", LongType(), nullable=False)])
+    required = pa.schema([pa.field("userId", types.BIGINT, nullable=False)])
     assert mismatched([b'{"userid": 1}'], required) == []  # refused, and that is said
 
 
@@ -89,7 +90,7 @@ def test_changes_and_their_keys_count_too() -> None:
     assert keys.case_mismatches == [0, 1]
 
 
-def notes(payloads: list[bytes | None], schema: StructType = USERS, **more: str) -> tuple[str, ...]:
+def notes(payloads: list[bytes | None], schema: pa.Schema = USERS, **more: str) -> tuple[str, ...]:
     given = {"bootstrap.servers": "x", "topic": "t", "group.id": "g", "format": "json"} | more
     options = KafkaSource(SourceConfig("s", "kafka", given, schema)).options
     return case_notes(schema, options, lambda _: payloads)

@@ -8,40 +8,31 @@ import pickle
 import pyarrow as pa
 import pytest
 from pyspark.sql.datasource import DataSource
-from pyspark.sql.types import (
-    ArrayType,
-    DecimalType,
-    LongType,
-    MapType,
-    StringType,
-    StructField,
-    StructType,
-    TimestampNTZType,
-    TimestampType,
-)
 from pyspark.sql.worker.plan_data_source_read import records_to_arrow_batches
 
+from forebay import column_types as types
 from forebay.errors import UnsupportedSqlError
 from forebay.formats import FORMATS, Kind, decoder
 from forebay.formats.batches import decode_all, decode_each
 from forebay.formats.debezium_format import CHANGE
+from forebay.source.spark_types import from_spark, to_spark
 
-FLAT = StructType(
+FLAT = pa.schema(
     [
-        StructField("id", LongType(), nullable=False),
-        StructField("at", TimestampType()),
-        StructField("local", TimestampNTZType()),
-        StructField("price", DecimalType(10, 2), metadata={"comment": "net"}),
+        pa.field("id", types.BIGINT, nullable=False),
+        pa.field("at", types.TIMESTAMP),
+        pa.field("local", types.TIMESTAMP_NTZ),
+        pa.field("price", pa.decimal128(10, 2), metadata={"comment": "net"}),
     ]
 )
-NESTED = StructType(
+NESTED = pa.schema(
     [
         *FLAT,
-        StructField("tags", ArrayType(StringType(), containsNull=False), nullable=False),
-        StructField("counts", MapType(StringType(), FLAT, valueContainsNull=False)),
+        pa.field("tags", types.array_of(types.STRING, nullable=False), nullable=False),
+        pa.field("counts", types.map_of(types.STRING, pa.struct(list(FLAT)), nullable=False)),
     ]
 )
-TEXT = StructType([StructField("value", StringType(), nullable=False)])
+TEXT = pa.schema([pa.field("value", types.STRING, nullable=False)])
 
 AVRO = {
     "type": "record",
@@ -69,12 +60,12 @@ OPTIONS = {
     "protobuf.schema": PROTOBUF,
     "protobuf.message": "R",
 }
-COUNTS = StructType([StructField("id", LongType(), nullable=False)])
-PARTS = StructType(
+COUNTS = pa.schema([pa.field("id", types.BIGINT, nullable=False)])
+PARTS = pa.schema(
     [
-        FLAT["id"],
-        NESTED["tags"],
-        StructField("counts", MapType(StringType(), COUNTS, valueContainsNull=False)),
+        FLAT.field("id"),
+        NESTED.field("tags"),
+        pa.field("counts", types.map_of(types.STRING, pa.struct(list(COUNTS)), nullable=False)),
     ]
 )
 PAYLOADS = {
@@ -109,10 +100,14 @@ def test_batches_pass_spark_s_own_check_unchanged(name: str) -> None:
     decoded = decoder(name, schema, OPTIONS).decode([payload])
     assert decoded.bad == []
     if name == "debezium-json":
-        schema = StructType([*schema, *CHANGE])
-    passed = records_to_arrow_batches(iter([decoded.batch]), 1000, schema, DataSource({}))
+        schema = pa.schema([*schema, *CHANGE])
+    passed = records_to_arrow_batches(iter([decoded.batch]), 1000, to_spark(schema), DataSource({}))
     assert next(iter(passed)) is decoded.batch
     decoded.batch.validate(full=True)
+
+
+def test_columns_are_the_same_in_spark_and_back() -> None:
+    assert from_spark(to_spark(NESTED)).equals(NESTED)
 
 
 @pytest.mark.parametrize("name", FORMATS)
@@ -132,9 +127,9 @@ def test_a_decoder_travels_to_an_executor(name: str) -> None:
 
 @pytest.mark.parametrize("name", FORMATS)
 def test_no_column_or_a_field_twice_in_a_struct_cannot_be_read(name: str) -> None:
-    twice = StructType([StructField("a", LongType()), StructField("a", LongType())])
-    nothing = [StructType([])] if name != "debezium-json" else []  # a change alone is something
-    for schema in (*nothing, StructType([StructField("s", twice)])):
+    twice = pa.struct([pa.field("a", types.BIGINT), pa.field("a", types.BIGINT)])
+    nothing = [pa.schema([])] if name != "debezium-json" else []  # a change alone is something
+    for schema in (*nothing, pa.schema([pa.field("s", twice)])):
         with pytest.raises(UnsupportedSqlError):
             decoder(name, schema, OPTIONS)
 

@@ -6,40 +6,22 @@ from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
 
+import pyarrow as pa
 import pytest
-from pyspark.sql.types import (
-    ArrayType,
-    BinaryType,
-    BooleanType,
-    ByteType,
-    DataType,
-    DateType,
-    DecimalType,
-    DoubleType,
-    FloatType,
-    LongType,
-    MapType,
-    StringType,
-    StructField,
-    StructType,
-    TimestampNTZType,
-    TimestampType,
-)
 
+from forebay import column_types as types
 from forebay.errors import OptionConflictError, OptionValueError, UnsupportedSqlError
 from forebay.formats import Kind, decoder
 
 
-def of(*data_types: DataType, nullable: bool = True) -> StructType:
-    return StructType([StructField(f"c{i}", kind, nullable) for i, kind in enumerate(data_types)])
+def of(*data_types: pa.DataType, nullable: bool = True) -> pa.Schema:
+    return pa.schema([pa.field(f"c{i}", kind, nullable) for i, kind in enumerate(data_types)])
 
 
-TWO = of(LongType(), StringType())
+TWO = of(types.BIGINT, types.STRING)
 
 
-def read(
-    schema: StructType, payload: bytes | str | None, **options: str
-) -> tuple[list[list[Any]], list[Any]]:
+def read(schema: pa.Schema, payload: bytes | str | None, **options: str) -> tuple[list[list[Any]], list[Any]]:
     raw = payload.encode() if isinstance(payload, str) else payload
     settings = {f"csv.{name}": value for name, value in options.items()}
     decoded = decoder("csv", schema, settings).decode([raw])
@@ -49,48 +31,50 @@ def read(
 @pytest.mark.parametrize(
     ("data_type", "text", "expected"),
     [
-        (BooleanType(), "true", True),
-        (BooleanType(), "FALSE", False),
-        (ByteType(), "-128", -128),
-        (LongType(), "9223372036854775807", 2**63 - 1),
-        (LongType(), "-0", 0),
-        (FloatType(), "1.5", 1.5),
-        (DoubleType(), "-1e3", -1000.0),
-        (DoubleType(), "7", 7.0),
-        (DecimalType(5, 2), "123.45", Decimal("123.45")),
-        (StringType(), " as is ", " as is "),
-        (BinaryType(), "AP8=", b"\x00\xff"),
-        (DateType(), "2024-02-29", date(2024, 2, 29)),
-        (TimestampType(), "2026-01-15T10:00:00+01:00", datetime(2026, 1, 15, 9, tzinfo=UTC)),
-        (TimestampType(), "1768471200000", datetime(2026, 1, 15, 10, tzinfo=UTC)),
-        (TimestampNTZType(), "2026-01-15 10:00", datetime(2026, 1, 15, 10)),
-        (LongType(), "", None),
+        (types.BOOLEAN, "true", True),
+        (types.BOOLEAN, "FALSE", False),
+        (types.TINYINT, "-128", -128),
+        (types.BIGINT, "9223372036854775807", 2**63 - 1),
+        (types.BIGINT, "-0", 0),
+        (types.FLOAT, "1.5", 1.5),
+        (types.DOUBLE, "-1e3", -1000.0),
+        (types.DOUBLE, "7", 7.0),
+        (pa.decimal128(5, 2), "123.45", Decimal("123.45")),
+        (types.STRING, " as is ", " as is "),
+        (types.BINARY, "AP8=", b"\x00\xff"),
+        (types.DATE, "2024-02-29", date(2024, 2, 29)),
+        (types.TIMESTAMP, "2026-01-15T10:00:00+01:00", datetime(2026, 1, 15, 9, tzinfo=UTC)),
+        (types.TIMESTAMP, "1768471200000", datetime(2026, 1, 15, 10, tzinfo=UTC)),
+        (types.TIMESTAMP_NTZ, "2026-01-15 10:00", datetime(2026, 1, 15, 10)),
+        (types.BIGINT, "", None),
     ],
 )
-def test_a_field_of_the_column_s_type_is_read_exactly(data_type: DataType, text: str, expected: Any) -> None:
-    assert read(of(data_type, StringType()), f"{text},x") == ([[expected, "x"]], [])
+def test_a_field_of_the_column_s_type_is_read_exactly(
+    data_type: pa.DataType, text: str, expected: Any
+) -> None:
+    assert read(of(data_type, types.STRING), f"{text},x") == ([[expected, "x"]], [])
 
 
 @pytest.mark.parametrize(
     ("data_type", "texts"),
     [
-        (BooleanType(), ["1", "yes", " true", "t"]),
-        (ByteType(), ["128", "1.0", " 1", "+1", "01", "1_0", "٣", "0x1", "true"]),
-        (LongType(), ["9223372036854775808", "1" * 5000, "1e3"]),
-        (FloatType(), ["1e39", "NaN"]),
-        (DoubleType(), ["1e400", "nan", "inf", "Infinity", "1_0.0", ".5", "5.", "0x1p3", "1 "]),
-        (DecimalType(5, 2), ["1.005", "1000", "abc", "NaN"]),
-        (BinaryType(), ["AP8", "AP 8="]),
-        (DateType(), ["2023-02-29", "2024-1-1"]),
-        (TimestampType(), ["2026-01-15", "1.5", "9" * 19]),
-        (TimestampNTZType(), ["2026-01-15T10:00Z"]),
+        (types.BOOLEAN, ["1", "yes", " true", "t"]),
+        (types.TINYINT, ["128", "1.0", " 1", "+1", "01", "1_0", "٣", "0x1", "true"]),
+        (types.BIGINT, ["9223372036854775808", "1" * 5000, "1e3"]),
+        (types.FLOAT, ["1e39", "NaN"]),
+        (types.DOUBLE, ["1e400", "nan", "inf", "Infinity", "1_0.0", ".5", "5.", "0x1p3", "1 "]),
+        (pa.decimal128(5, 2), ["1.005", "1000", "abc", "NaN"]),
+        (types.BINARY, ["AP8", "AP 8="]),
+        (types.DATE, ["2023-02-29", "2024-1-1"]),
+        (types.TIMESTAMP, ["2026-01-15", "1.5", "9" * 19]),
+        (types.TIMESTAMP_NTZ, ["2026-01-15T10:00Z"]),
     ],
 )
 def test_a_field_that_the_type_cannot_hold_exactly_is_a_type_conversion(
-    data_type: DataType, texts: list[str]
+    data_type: pa.DataType, texts: list[str]
 ) -> None:
     for text in texts:
-        rows, bad = read(of(StringType(), data_type), f"x,{text}")
+        rows, bad = read(of(types.STRING, data_type), f"x,{text}")
         assert rows == []
         assert bad[0].kind is Kind.TypeConversion
         assert bad[0].message.startswith("c1: expected")
@@ -144,7 +128,7 @@ def test_a_field_equal_to_the_null_text_is_null_even_when_quoted() -> None:
     assert read(TWO, r"\N,", null=r"\N") == ([[None, ""]], [])
     _, bad = read(TWO, ",a", null=r"\N")
     assert bad[0].kind is Kind.TypeConversion
-    _, bad = read(of(LongType(), StringType(), nullable=False), "1,")
+    _, bad = read(of(types.BIGINT, types.STRING, nullable=False), "1,")
     assert (bad[0].kind, bad[0].message) == (Kind.SchemaMismatch, "c1: NOT NULL, but the field is null")
 
 
@@ -181,9 +165,10 @@ def test_characters_that_contradict_each_other_are_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    "data_type", [ArrayType(LongType()), MapType(StringType(), LongType()), of(LongType())]
+    "data_type",
+    [types.array_of(types.BIGINT), types.map_of(types.STRING, types.BIGINT), pa.struct(list(TWO))],
 )
-def test_nested_columns_are_refused_when_the_decoder_is_built(data_type: DataType) -> None:
+def test_nested_columns_are_refused_when_the_decoder_is_built(data_type: pa.DataType) -> None:
     with pytest.raises(UnsupportedSqlError, match="c0"):
         decoder("csv", of(data_type), {})
 
@@ -198,12 +183,12 @@ def test_a_header_line_is_skipped_wherever_it_comes(line: str) -> None:
 
 
 def test_without_the_option_a_header_line_is_a_record() -> None:
-    decoded = decoder("csv", of(StringType(), StringType()), {}).decode([b"c0,c1"])
+    decoded = decoder("csv", of(types.STRING, types.STRING), {}).decode([b"c0,c1"])
     assert decoded.batch.to_pylist() == [{"c0": "c0", "c1": "c1"}]
 
 
 def test_a_header_line_in_another_order_is_refused_and_never_a_row_of_names() -> None:
-    decoded = decoder("csv", of(StringType(), StringType()), {"csv.header": "true"}).decode([b"c1,c0"])
+    decoded = decoder("csv", of(types.STRING, types.STRING), {"csv.header": "true"}).decode([b"c1,c0"])
     assert (decoded.bad[0].kind, decoded.skipped) == (Kind.SchemaMismatch, [])
     assert "another order" in decoded.bad[0].message
 
@@ -221,7 +206,7 @@ def test_comments_are_skipped_but_not_what_follows_them_in_a_message() -> None:
 
 
 def test_a_quoted_first_character_begins_no_comment() -> None:
-    assert read(of(StringType()), '"# a"', comment="#") == ([["# a"]], [])
+    assert read(of(types.STRING), '"# a"', comment="#") == ([["# a"]], [])
 
 
 @pytest.mark.parametrize("other", ["delimiter", "quote", "escape"])

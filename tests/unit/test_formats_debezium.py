@@ -10,26 +10,15 @@ from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
 
+import pyarrow as pa
 import pytest
-from pyspark.sql.types import (
-    ArrayType,
-    BinaryType,
-    DataType,
-    DateType,
-    DecimalType,
-    LongType,
-    StringType,
-    StructField,
-    StructType,
-    TimestampNTZType,
-    TimestampType,
-)
 
+from forebay import column_types as types
 from forebay.errors import UnsupportedSqlError
 from forebay.formats import Decoded, Kind, decoder, key_decoder
 from forebay.formats.debezium_format import ChangeDecoder
 
-USERS = StructType([StructField("id", LongType(), nullable=False), StructField("name", StringType())])
+USERS = pa.schema([pa.field("id", types.BIGINT, nullable=False), pa.field("name", types.STRING)])
 ALICE, BOB = {"id": 1, "name": "Alice"}, {"id": 1, "name": "Bob"}
 
 
@@ -37,7 +26,7 @@ def event(op: Any, before: Any = None, after: Any = None, **more: Any) -> dict[s
     return {"before": before, "after": after, "source": {"db": "shop"}, "op": op, "ts_ms": 7} | more
 
 
-def read(*events: Any, schema: StructType = USERS) -> Decoded:
+def read(*events: Any, schema: pa.Schema = USERS) -> Decoded:
     payloads = [
         found if found is None or isinstance(found, bytes) else json.dumps(found).encode() for found in events
     ]
@@ -95,12 +84,12 @@ def test_columns_may_be_fewer_than_the_table_s_and_ts_ms_may_be_missing() -> Non
 
 
 def test_a_table_s_own_columns_may_be_named_like_parts_of_the_event() -> None:
-    schema = StructType([StructField("op", StringType()), StructField("payload", StringType())])
+    schema = pa.schema([pa.field("op", types.STRING), pa.field("payload", types.STRING)])
     assert rows(read(event("c", None, {"op": "x", "payload": "y"}), schema=schema)) == [("x", "y", "c", 7, 1)]
 
 
 def test_decimals_keep_their_digits() -> None:
-    schema = StructType([StructField("price", DecimalType(20, 4))])
+    schema = pa.schema([pa.field("price", pa.decimal128(20, 4))])
     found = rows(read(b'{"op": "c", "after": {"price": 1234567890123456.7891}}', schema=schema))
     assert found[0][0] == Decimal("1234567890123456.7891")
 
@@ -145,7 +134,7 @@ def test_what_is_no_whole_change_is_refused_with_its_place_and_leaves_no_row(
 
 def test_a_value_that_the_database_did_not_log_is_refused() -> None:
     """What stands in its place would be a wrong value, and could never be taken back."""
-    schema = StructType([StructField("a", StringType()), StructField("b", BinaryType())])
+    schema = pa.schema([pa.field("a", types.STRING), pa.field("b", types.BINARY)])
     hidden = "__debezium_unavailable_value"
     for row in ({"a": hidden}, {"b": base64.b64encode(hidden.encode()).decode()}):
         change = event("u", {"a": "x"}, row, source={"connector": "postgresql"})
@@ -199,11 +188,11 @@ def _messages(payloads: list[bytes], native: bool) -> list[str]:
 @pytest.mark.parametrize("name", ["_op", "_TS_MS", "_weight"])
 def test_a_table_cannot_have_the_columns_that_the_format_adds(name: str) -> None:
     with pytest.raises(UnsupportedSqlError, match=name.lower()):
-        decoder("debezium-json", StructType([StructField(name, LongType())]), {})
+        decoder("debezium-json", pa.schema([pa.field(name, types.BIGINT)]), {})
 
 
 def test_a_change_s_key_is_read_with_and_without_the_envelope() -> None:
-    made = key_decoder("debezium-json", StructType([StructField("id", LongType())]), {})
+    made = key_decoder("debezium-json", pa.schema([pa.field("id", types.BIGINT)]), {})
     made = pickle.loads(pickle.dumps(made))
     decoded = made.decode(
         [b'{"id": 1}', b'{"schema": {}, "payload": {"id": 2}}', b'{"schema": {}, "payload": 3}']
@@ -217,34 +206,34 @@ MOMENT = datetime(2026, 1, 15, 10, 0, 0, 123456)
 MICROS = 1_768_471_200_123_456
 
 
-def enveloped(column: DataType, name: str, value: Any, **parameters: str) -> Decoded:
+def enveloped(column: pa.DataType, name: str, value: Any, **parameters: str) -> Decoded:
     """One value, as a record with its schema has it."""
     field = {"type": "int64", "name": name, "field": "x", "parameters": parameters}
     row = {"type": "struct", "fields": [{"type": "int64", "field": "id"}, field]}
     schema = {"type": "struct", "fields": [row | {"field": image} for image in ("before", "after")]}
-    table = StructType([StructField("id", LongType()), StructField("x", column)])
+    table = pa.schema([pa.field("id", types.BIGINT), pa.field("x", column)])
     return read({"schema": schema, "payload": event("c", None, {"id": 1, "x": value})}, schema=table)
 
 
 @pytest.mark.parametrize(
     ("column", "name", "value", "expected"),
     [
-        (DateType(), f"{TIME}Date", 20468, MOMENT.date()),
-        (DateType(), f"{CONNECT}Date", -1, date(1969, 12, 31)),
-        (TimestampNTZType(), f"{TIME}Timestamp", MICROS // 1000, MOMENT.replace(microsecond=123000)),
-        (TimestampNTZType(), f"{CONNECT}Timestamp", MICROS // 1000, MOMENT.replace(microsecond=123000)),
-        (TimestampNTZType(), f"{TIME}MicroTimestamp", MICROS, MOMENT),
-        (TimestampType(), f"{TIME}MicroTimestamp", MICROS, MOMENT.replace(tzinfo=UTC)),
-        (TimestampNTZType(), f"{TIME}NanoTimestamp", MICROS * 1000 + 999, MOMENT),
-        (TimestampNTZType(), f"{TIME}NanoTimestamp", -1, datetime(1969, 12, 31, 23, 59, 59, 999999)),
-        (TimestampType(), f"{TIME}ZonedTimestamp", "2026-01-15T11:00:00.123456+01:00", MOMENT.replace(tzinfo=UTC)),
-        (LongType(), f"{TIME}MicroTimestamp", MICROS, MICROS),
-        (LongType(), f"{TIME}MicroTime", 7, 7),
-        (LongType(), f"{TIME}Date", 20468, 20468),
+        (types.DATE, f"{TIME}Date", 20468, MOMENT.date()),
+        (types.DATE, f"{CONNECT}Date", -1, date(1969, 12, 31)),
+        (types.TIMESTAMP_NTZ, f"{TIME}Timestamp", MICROS // 1000, MOMENT.replace(microsecond=123000)),
+        (types.TIMESTAMP_NTZ, f"{CONNECT}Timestamp", MICROS // 1000, MOMENT.replace(microsecond=123000)),
+        (types.TIMESTAMP_NTZ, f"{TIME}MicroTimestamp", MICROS, MOMENT),
+        (types.TIMESTAMP, f"{TIME}MicroTimestamp", MICROS, MOMENT.replace(tzinfo=UTC)),
+        (types.TIMESTAMP_NTZ, f"{TIME}NanoTimestamp", MICROS * 1000 + 999, MOMENT),
+        (types.TIMESTAMP_NTZ, f"{TIME}NanoTimestamp", -1, datetime(1969, 12, 31, 23, 59, 59, 999999)),
+        (types.TIMESTAMP, f"{TIME}ZonedTimestamp", "2026-01-15T11:00:00.123456+01:00", MOMENT.replace(tzinfo=UTC)),
+        (types.BIGINT, f"{TIME}MicroTimestamp", MICROS, MICROS),
+        (types.BIGINT, f"{TIME}MicroTime", 7, 7),
+        (types.BIGINT, f"{TIME}Date", 20468, 20468),
     ],
 )  # fmt: skip
 def test_times_are_what_the_envelope_says_they_are(
-    column: DataType, name: str, value: Any, expected: Any
+    column: pa.DataType, name: str, value: Any, expected: Any
 ) -> None:
     assert rows(enveloped(column, name, value))[0][1] == expected
 
@@ -255,27 +244,27 @@ def test_times_are_what_the_envelope_says_they_are(
 )
 def test_decimals_are_read_from_their_bytes_and_their_scale(unscaled: int, scale: str, expected: str) -> None:
     written = base64.b64encode(unscaled.to_bytes(9, "big", signed=True)).decode()
-    found = rows(enveloped(DecimalType(9, 2), f"{CONNECT}Decimal", written, scale=scale))
+    found = rows(enveloped(pa.decimal128(9, 2), f"{CONNECT}Decimal", written, scale=scale))
     assert str(found[0][1]) == expected
     # The other modes of `decimal.handling.mode` need no word.
-    assert rows(enveloped(DecimalType(9, 2), "", "123.45"))[0][1] == Decimal("123.45")
-    assert rows(enveloped(DecimalType(9, 2), "", 123.45))[0][1] == Decimal("123.45")
+    assert rows(enveloped(pa.decimal128(9, 2), "", "123.45"))[0][1] == Decimal("123.45")
+    assert rows(enveloped(pa.decimal128(9, 2), "", 123.45))[0][1] == Decimal("123.45")
 
 
 @pytest.mark.parametrize(
     ("column", "name", "value", "reason"),
     [
-        (DateType(), f"{TIME}Date", 2932897, "days since 1970-01-01"),
-        (DateType(), f"{TIME}Timestamp", 0, r"DATE \(YYYY-MM-DD\)"),
-        (TimestampType(), f"{TIME}MicroTime", 1, "a time of day is not"),
-        (TimestampType(), f"{TIME}Date", 1, "a date without a time is not"),
-        (TimestampType(), f"{TIME}MicroTimestamp", 253402300800000000, "epoch microseconds"),
-        (DecimalType(9, 2), f"{CONNECT}Decimal", "1234", "exact, no rounding"),  # a scale is not given
-        (ArrayType(TimestampType()), f"{TIME}MicroTimestamp", MICROS, "ARRAY"),
+        (types.DATE, f"{TIME}Date", 2932897, "days since 1970-01-01"),
+        (types.DATE, f"{TIME}Timestamp", 0, r"DATE \(YYYY-MM-DD\)"),
+        (types.TIMESTAMP, f"{TIME}MicroTime", 1, "a time of day is not"),
+        (types.TIMESTAMP, f"{TIME}Date", 1, "a date without a time is not"),
+        (types.TIMESTAMP, f"{TIME}MicroTimestamp", 253402300800000000, "epoch microseconds"),
+        (pa.decimal128(9, 2), f"{CONNECT}Decimal", "1234", "exact, no rounding"),  # a scale is not given
+        (types.array_of(types.TIMESTAMP), f"{TIME}MicroTimestamp", MICROS, "ARRAY"),
     ],
 )
 def test_a_number_that_means_something_else_is_refused(
-    column: DataType, name: str, value: Any, reason: str
+    column: pa.DataType, name: str, value: Any, reason: str
 ) -> None:
     (bad,) = enveloped(column, name, value).bad
     assert bad.kind is Kind.TypeConversion
@@ -284,7 +273,7 @@ def test_a_number_that_means_something_else_is_refused(
 
 
 def test_the_key_of_a_change_has_its_own_schema() -> None:
-    table = StructType([StructField("day", DateType())])
+    table = pa.schema([pa.field("day", types.DATE)])
     schema = {"type": "struct", "fields": [{"type": "int32", "name": f"{TIME}Date", "field": "day"}]}
     payload = json.dumps({"schema": schema, "payload": {"day": 20468}}).encode()
     found = key_decoder("debezium-json", table, {}).decode([payload, b'{"day": "2026-01-15"}'])

@@ -11,14 +11,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
-from pyspark.sql.types import LongType, StructField, StructType
 
+from forebay import column_types as types
 from forebay.catalog import BatchRecord, Catalog, QueryState
 from forebay.connectors.contract import HealthStatus, SourceConfig, SourceConnector, Stretch
 from forebay.connectors.datagen import DatagenSource
@@ -38,7 +39,7 @@ BATCH = BatchRecord("v", "s", 0, 10, {"TypeConversion": 2, "Other": 1}, None, ()
 
 
 def source(name: str = "s", kind: type[DatagenSource] = DatagenSource) -> DatagenSource:
-    made = kind(SourceConfig(name, "datagen", {}, StructType([StructField("n", LongType())])))
+    made = kind(SourceConfig(name, "datagen", {}, pa.schema([pa.field("n", types.BIGINT)])))
     made.open()
     return made
 

@@ -8,23 +8,20 @@ import time
 
 import pyarrow as pa
 import pytest
-from pyspark.sql.types import ArrayType, LongType, MapType, StringType, StructField, StructType
 from tests.protobuf_support import BOMBS, RECURSIVE, RECURSIVE_COLUMNS, made
 
+from forebay import column_types as types
 from forebay.formats.avro_format import AvroDecoder
-from forebay.formats.batches import arrow_schema
 
 native = pytest.importorskip("forebay_native", reason="the native reader is not built (make setup)")
 MIB = 1 << 20
 
-JSON = arrow_schema(
-    StructType(
-        [
-            StructField("a", ArrayType(ArrayType(LongType()))),
-            StructField("m", MapType(StringType(), LongType())),
-            StructField("s", StringType()),
-        ]
-    )
+JSON = pa.schema(
+    [
+        pa.field("a", types.array_of(types.array_of(types.BIGINT))),
+        pa.field("m", types.map_of(types.STRING, types.BIGINT)),
+        pa.field("s", types.STRING),
+    ]
 )
 JSON_BOMBS = {
     "deep": b"[" * (8 * MIB),
@@ -75,7 +72,7 @@ def test_a_json_bomb_costs_one_record(name: str) -> None:
 
 @pytest.mark.parametrize("name", AVRO_BOMBS)
 def test_an_avro_bomb_costs_one_record(name: str) -> None:
-    columns = StructType([StructField("l", ArrayType(LongType())), StructField("s", StringType())])
+    columns = pa.schema([pa.field("l", types.array_of(types.BIGINT)), pa.field("s", types.STRING)])
     plain = AvroDecoder(columns, {"avro.schema": json.dumps(AVRO)})
     check(native.Decoder("avro", plain.schema, plain.native_options), AVRO_BOMBS[name], b"\x00\x00\x02x")
 

@@ -11,8 +11,8 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
+import pyarrow as pa
 import pytest
-from pyspark.sql.types import StructType
 from tests.protobuf_support import (
     BOMBS,
     RECURSIVE,
@@ -531,7 +531,7 @@ def test_a_column_that_is_no_field_is_a_mistake_and_says_which_one_was_meant() -
         with pytest.raises(UnsupportedSqlError, match=message) as refused:
             made(body, ddl)
         assert refused.value.remedy == remedy
-    twice = StructType([*columns("user_id INT"), *columns("user_id INT")])
+    twice = pa.schema([*columns("user_id INT"), *columns("user_id INT")])
     with pytest.raises(UnsupportedSqlError, match="column user_id is declared twice"):
         ProtobufDecoder(twice, options(body))
 

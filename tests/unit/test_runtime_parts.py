@@ -16,7 +16,6 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyspark.sql.types import StructType
 from rich.console import Console
 
 from forebay.backoff import MAX_MS, MIN_MS, Backoff, with_backoff
@@ -161,7 +160,7 @@ class _Flaky(DatagenSource):
 
 
 def _flaky(failures: int, error: Exception | None = None) -> _Flaky:
-    connector = _Flaky(SourceConfig("t", "datagen", {}, StructType()))
+    connector = _Flaky(SourceConfig("t", "datagen", {}, pa.schema([])))
     connector.failures = failures
     connector.error = error or connector.error
     return connector

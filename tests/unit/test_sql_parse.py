@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 import sqlglot
-from pyspark.sql import types as spark
 
+from forebay import column_types as types
 from forebay.errors import Position, SqlSyntaxError, StatementError, UnsupportedSqlError
 from forebay.masking import masked
 from forebay.sql import (
@@ -218,8 +218,8 @@ def test_a_type_that_is_refused_is_named_as_it_was_written(written: str, message
 def test_columns_carry_spark_types_and_nullability() -> None:
     columns = source("CREATE SOURCE t (a BIGINT NOT NULL, b TINYINT) WITH (connector = 'kafka')").columns
     assert [(c.name, c.type, c.nullable) for c in columns] == [
-        ("a", spark.LongType(), False),
-        ("b", spark.ByteType(), True),
+        ("a", types.BIGINT, False),
+        ("b", types.TINYINT, True),
     ]
 
 

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
 import pytest
 import sqlglot
-from pyspark.sql.types import LongType, StringType, StructField, StructType, TimestampType
 
+from forebay import column_types as types
 from forebay.errors import UnsupportedSqlError
 from forebay.sql import CreateView, Select, ViewPlan, parse_one, plan, plan_select, tables
 
 MAPPING = {"trades": "fb_trades", "orders": "fb_orders", "forebay_catalog.errors": "fb errors"}
 
 
-def planned(query: str, columns: StructType | None = None) -> ViewPlan:
+def planned(query: str, columns: pa.Schema | None = None) -> ViewPlan:
     statement = parse_one(f"CREATE MATERIALIZED VIEW v AS {query}")
     assert isinstance(statement, CreateView)
     return plan(statement.query, statement.emit, MAPPING, columns=columns, adding=columns is not None)
@@ -150,14 +151,14 @@ def test_a_table_of_windows_is_the_same_query_as_a_window_in_group_by(
     assert planned(f"{select} {table} WHERE v > 1 GROUP BY window_start, window_end, k {emit}") == own
     # The source adds up for the one as for the other.
     fields = [
-        StructField("ts", TimestampType()),
-        StructField("k", StringType()),
-        StructField("v", LongType()),
+        pa.field("ts", types.TIMESTAMP),
+        pa.field("k", types.STRING),
+        pa.field("v", types.BIGINT),
     ]
-    helped = planned(f"{select} trades WHERE v > 1 GROUP BY {OWN[kind]}, k {emit}", StructType(fields))
+    helped = planned(f"{select} trades WHERE v > 1 GROUP BY {OWN[kind]}, k {emit}", pa.schema(fields))
     assert (helped.partial is not None) == (kind != "SESSION")
     query = f"{select} {table} WHERE v > 1 GROUP BY window_start, window_end, k {emit}"
-    assert planned(query, StructType(fields)) == helped
+    assert planned(query, pa.schema(fields)) == helped
     keys = own.merge_keys and ("k", "window_start", "window_end")
     turned = planned(f"{select} {table} WHERE v > 1 GROUP BY k, window_start, window_end {emit}")
     assert (turned.window, turned.merge_keys) == (own.window, keys)

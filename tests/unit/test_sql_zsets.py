@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
 import pytest
-from pyspark.sql.types import DataType, DecimalType, DoubleType, LongType, StringType
 
+from forebay import column_types as types
 from forebay.errors import UnsupportedSqlError
 from forebay.sql import ChangeLog, CreateView, ViewPlan, parse_one, plan
 
-TYPES: dict[str, DataType] = {
-    "id": LongType(),
-    "price": DecimalType(10, 2),
-    "x": DoubleType(),
-    "city": StringType(),
+TYPES: dict[str, pa.DataType] = {
+    "id": types.BIGINT,
+    "price": pa.decimal128(10, 2),
+    "x": types.DOUBLE,
+    "city": types.STRING,
 }
 HIDDEN = {"_op", "_ts_ms", "_weight", "_offset"}
 

@@ -9,32 +9,26 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from pyspark.sql.types import (
-    ArrayType,
-    IntegerType,
-    StringType,
-    StructField,
-    StructType,
-    TimestampType,
-)
+import pyarrow as pa
 
+from forebay import column_types as types
 from forebay.connectors.contract import ConnectorInfo, Discovered
 from forebay.kafka.connector import KafkaSource
 from forebay.kafka.options import KAFKA
 from forebay.options import ANY_TEXT, Option, Options, OptionTable
 
 # The payload is each type's own affair: who wants it declares the columns, with `payload STRUCT<…>` among them.
-COLUMNS = StructType(
+COLUMNS = pa.schema(
     [
-        StructField("id", StringType(), nullable=False),
-        StructField("type", StringType(), nullable=False),
-        StructField("produced_by", StringType(), nullable=False),
-        StructField("correlation_id", StringType()),
-        StructField("partition_key", StringType()),
-        StructField("tags", ArrayType(StringType(), containsNull=False)),
-        StructField("visibility", StructType([StructField("kind", StringType())])),
-        StructField("created_at", TimestampType(), nullable=False),
-        StructField("version", IntegerType()),
+        pa.field("id", types.STRING, nullable=False),
+        pa.field("type", types.STRING, nullable=False),
+        pa.field("produced_by", types.STRING, nullable=False),
+        pa.field("correlation_id", types.STRING),
+        pa.field("partition_key", types.STRING),
+        pa.field("tags", types.array_of(types.STRING, nullable=False)),
+        pa.field("visibility", pa.struct([pa.field("kind", types.STRING)])),
+        pa.field("created_at", types.TIMESTAMP, nullable=False),
+        pa.field("version", types.INT),
     ]
 )
 

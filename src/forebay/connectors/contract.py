@@ -24,7 +24,6 @@ from forebay.options import Option, Options, OptionTable, dereference
 
 if TYPE_CHECKING:  # commands that look at a home need neither, and both take long to import
     import pyarrow as pa
-    from pyspark.sql.types import StructType
 
 Offsets = dict[str, Any]
 """A position in the source as JSON: what Spark writes into its offset log. Key order is part of it."""
@@ -56,7 +55,7 @@ class SourceConfig:
     name: str
     connector: str
     options: Mapping[str, str] = field(repr=False)
-    schema: StructType = field(repr=False)  # the declared columns, without metadata columns
+    schema: pa.Schema = field(repr=False)  # the declared columns, without metadata columns
 
 
 @dataclass(frozen=True)
@@ -154,7 +153,7 @@ class SourceBatch:
 class Discovered:
     """Columns that nobody declared: where they are from, and what there is to say about them."""
 
-    columns: StructType
+    columns: pa.Schema
     origin: str
     notes: tuple[str, ...] = ()
     fixed: bool = False  # always the same: nothing to keep or to tell
@@ -230,7 +229,7 @@ class SourceConnector(ABC):
         return False
 
     @abstractmethod
-    def full_schema(self) -> StructType:
+    def full_schema(self) -> pa.Schema:
         """The declared columns and the metadata columns that the options ask for."""
 
     @abstractmethod

@@ -16,24 +16,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql.types import (
-    BooleanType,
-    ByteType,
-    DataType,
-    DateType,
-    DecimalType,
-    DoubleType,
-    FloatType,
-    IntegerType,
-    LongType,
-    ShortType,
-    StringType,
-    StructField,
-    StructType,
-    TimestampNTZType,
-    TimestampType,
-)
 
+from forebay import column_types as types
 from forebay.connectors.contract import (
     ConnectorInfo,
     ConnectorMetrics,
@@ -49,7 +33,7 @@ from forebay.connectors.contract import (
     Split,
 )
 from forebay.errors import ConnectorStateError, OptionValueError, UnsupportedSqlError
-from forebay.formats.batches import arrow_schema
+from forebay.formats.batches import readable
 from forebay.options import TEXT, Option, OptionTable, PassThrough, fraction, integer
 
 BLOCK = 1024  # rows are made a block at a time, each block from a generator of its own
@@ -70,8 +54,6 @@ DATAGEN = OptionTable(
         prefix="fields.", denied={}, secret=re.compile(r"(?!)"), check=lambda key, value: None
     ),
 )
-
-_INTEGERS: dict[type[DataType], int] = {ByteType: 8, ShortType: 16, IntegerType: 32, LongType: 64}
 
 
 @dataclass(frozen=True)
@@ -100,19 +82,19 @@ class DatagenSource(SourceConnector):
         self._committed: SourceCheckpoint | None = None
         self._made = 0
         self._check_field_options()
-        self._columns = [self._column(field) for field in config.schema.fields]
+        self._columns = [self._column(field) for field in config.schema]
 
     @classmethod
     def info(cls) -> ConnectorInfo:
         return ConnectorInfo("datagen", "Rows that are made up", DATAGEN.options, ())
 
-    def full_schema(self) -> StructType:
+    def full_schema(self) -> pa.Schema:
         return self.config.schema
 
     def open(self) -> None:
         if self._state is ConnectorState.STOPPED:
             raise ConnectorStateError(f"source '{self.config.name}' is closed")
-        if not self.config.schema.fields:
+        if not len(self.config.schema):
             raise UnsupportedSqlError(
                 "a datagen source needs its columns", remedy="CREATE SOURCE t (id BIGINT, …) FROM DATAGEN ()"
             )
@@ -171,7 +153,7 @@ class DatagenSource(SourceConnector):
 
     def read_batch(self, split: Split) -> Iterator[SourceBatch]:
         assert isinstance(split, DatagenSplit)
-        schema = arrow_schema(self.config.schema)
+        schema = readable(self.config.schema)
         for block in range(split.start // BLOCK, -(-split.end // BLOCK)):
             low, high = max(split.start, block * BLOCK), min(split.end, (block + 1) * BLOCK)
             random = np.random.default_rng([self.options["seed"], block])
@@ -203,7 +185,7 @@ class DatagenSource(SourceConnector):
     # -- columns -------------------------------------------------------------------------------------
 
     def _check_field_options(self) -> None:
-        names = {field.name for field in self.config.schema.fields}
+        names = {field.name for field in self.config.schema}
         for key in self.options.passed_through():
             column, _, setting = key.partition(".")
             if column not in names or setting not in FIELD_KEYS:
@@ -215,7 +197,7 @@ class DatagenSource(SourceConnector):
                     remedy="there are: " + ", ".join(known),
                 )
 
-    def _column(self, field: StructField) -> Callable[..., pa.Array]:
+    def _column(self, field: pa.Field) -> Callable[..., pa.Array]:
         prefix = f"{field.name}."
         given = {
             key[len(prefix) :]: text
@@ -223,7 +205,7 @@ class DatagenSource(SourceConnector):
             if key.startswith(prefix)
         }
         try:
-            make = _maker(field.dataType, given, self._rate)
+            make = _maker(field.type, given, self._rate)
             null_rate = fraction().parse(given.get("null.rate", "0"))
             if null_rate and not field.nullable:
                 raise ValueError("null.rate, but the column is NOT NULL")
@@ -243,7 +225,7 @@ class DatagenSource(SourceConnector):
         return column
 
 
-def _maker(kind: DataType, given: Mapping[str, str], rate: int) -> Callable[[Any, Any, int], Any]:
+def _maker(kind: pa.DataType, given: Mapping[str, str], rate: int) -> Callable[[Any, Any, int], Any]:
     """A function (row numbers, random numbers, epoch) → values of this type."""
     if "choices" in given:
         _only(given, "choices")
@@ -264,27 +246,26 @@ def _only(given: Mapping[str, str], *settings: str) -> None:
             raise ValueError(f"'{key}' has no meaning here, there are: " + (", ".join(settings) or "none"))
 
 
-def _choices(kind: DataType, words: list[str]) -> Any:
+def _choices(kind: pa.DataType, words: list[str]) -> Any:
     if not all(words):
         raise ValueError("a choice is empty")
-    field = arrow_schema(StructType([StructField("choice", kind)])).field(0)
     parse: Callable[[str], Any] = str
-    if type(kind) in _INTEGERS:
+    if kind in types.BITS:
         parse = int
-    elif isinstance(kind, FloatType | DoubleType):
+    elif kind in (types.FLOAT, types.DOUBLE):
         parse = float
-    elif isinstance(kind, DecimalType):
+    elif isinstance(kind, pa.Decimal128Type):
         parse = Decimal
-    elif not isinstance(kind, StringType):
-        raise ValueError(f"there are no choices of type {kind.simpleString()}")
+    elif kind != types.STRING:
+        raise ValueError(f"there are no choices of type {types.type_name(kind)}")
     values = [parse(word) for word in words]
-    pa.array(values, field.type)  # refuses what does not fit
+    pa.array(values, kind)  # refuses what does not fit
     return np.array(values, dtype=object)
 
 
-def _sequence(kind: DataType, given: Mapping[str, str]) -> Callable[..., Any]:
-    if type(kind) not in _INTEGERS and not isinstance(kind, FloatType | DoubleType | StringType):
-        raise ValueError(f"there is no sequence of type {kind.simpleString()}")
+def _sequence(kind: pa.DataType, given: Mapping[str, str]) -> Callable[..., Any]:
+    if kind not in types.BITS and kind not in (types.FLOAT, types.DOUBLE, types.STRING):
+        raise ValueError(f"there is no sequence of type {types.type_name(kind)}")
     least, most = _span(kind)
     first, last = int(given.get("start", "0")), int(given.get("end", str(most)))
     if last < first:
@@ -294,26 +275,26 @@ def _sequence(kind: DataType, given: Mapping[str, str]) -> Callable[..., Any]:
     return lambda rows, *_: first + rows % (last - first + 1)
 
 
-def _span(kind: DataType) -> tuple[int, int]:
+def _span(kind: pa.DataType) -> tuple[int, int]:
     """What a column of this type can count to; half of 64 bits, so that sums of two fit too."""
-    bits = min(_INTEGERS.get(type(kind), 64), 63)
+    bits = min(types.BITS.get(kind, 64), 63)
     return -(2 ** (bits - 1)), 2 ** (bits - 1) - 1
 
 
-def _random(kind: DataType, given: Mapping[str, str], rate: int) -> Callable[[Any, Any, int], Any]:
-    if type(kind) in _INTEGERS:
-        edge = 2 ** (min(_INTEGERS[type(kind)], 32) - 1) - 1
+def _random(kind: pa.DataType, given: Mapping[str, str], rate: int) -> Callable[[Any, Any, int], Any]:
+    if kind in types.BITS:
+        edge = 2 ** (min(types.BITS[kind], 32) - 1) - 1
         _only(given, "min", "max")
         low, high = int(given.get("min", "0")), int(given.get("max", str(edge)))
-        whole = 2 ** (_INTEGERS[type(kind)] - 1)
+        whole = 2 ** (types.BITS[kind] - 1)
         _check_bounds(low, high, -whole, whole - 1)
         return lambda rows, random, _: random.integers(low, high, len(rows), endpoint=True)
-    if isinstance(kind, FloatType | DoubleType):
+    if kind in (types.FLOAT, types.DOUBLE):
         _only(given, "min", "max")
         least, most = float(given.get("min", "0")), float(given.get("max", "1"))
         _check_bounds(least, most, -3e38, 3e38)
         return lambda rows, random, _: random.uniform(least, most, len(rows))
-    if isinstance(kind, DecimalType):
+    if isinstance(kind, pa.Decimal128Type):
         unit = 10**kind.scale
         _only(given, "min", "max")
         floor, ceiling = (int(Decimal(given.get(k, d)) * unit) for k, d in (("min", "0"), ("max", "1")))
@@ -323,23 +304,23 @@ def _random(kind: DataType, given: Mapping[str, str], rate: int) -> Callable[[An
         return lambda rows, random, _: _decimals(
             random.integers(floor, ceiling, len(rows), endpoint=True), unit, places
         )
-    if isinstance(kind, StringType):
+    if kind == types.STRING:
         _only(given, "length")
         length = integer(0, 1_000_000).parse(given.get("length", "12"))
         letters = np.array(list("abcdefghijklmnopqrstuvwxyz"))
         return lambda rows, random, _: ["".join(word) for word in random.choice(letters, (len(rows), length))]
     _only(given)
-    if isinstance(kind, BooleanType):
+    if kind == types.BOOLEAN:
         return lambda rows, random, _: random.random(len(rows)) < 0.5
-    if isinstance(kind, TimestampType | TimestampNTZType):
-        zone = "UTC" if isinstance(kind, TimestampType) else None
+    if kind in (types.TIMESTAMP, types.TIMESTAMP_NTZ):
+        zone = "UTC" if kind == types.TIMESTAMP else None
         stamp = pa.timestamp("us", zone)
         return lambda rows, _, epoch: pa.array(epoch * 1000 + rows * 1_000_000 // rate).cast(stamp)
-    if isinstance(kind, DateType):
+    if kind == types.DATE:
         return lambda rows, _, epoch: pa.array((epoch // 86_400_000 + rows * 0).astype("int32")).cast(
             pa.date32()
         )
-    raise ValueError(f"no values of type {kind.simpleString()} can be made up")
+    raise ValueError(f"no values of type {types.type_name(kind)} can be made up")
 
 
 def _check_bounds(low: float, high: float, least: float, most: float) -> None:

@@ -92,7 +92,7 @@ def explain(
     form = str((options["key.format"] or "raw") if key else options["format"])
     payload = letter.key if key else letter.value
     parts = layout(config.schema, options)
-    columns = (parts.keys if key else parts.values).fieldNames()
+    columns = (parts.keys if key else parts.values).names
     given = {
         name.removeprefix(prefix): str(options[name])
         for name in options
@@ -160,8 +160,8 @@ def _tried(
         )
         found.append(("registry", f"{url}, {which}"))
     listed = ", ".join(
-        f"{field.name} {type_name(field.dataType)}{'' if field.nullable else ' NOT NULL'}"
-        for field in config.schema.fields
+        f"{field.name} {type_name(field.type)}{'' if field.nullable else ' NOT NULL'}"
+        for field in config.schema
     )
     found.append(("columns", listed or "those of the format"))
     return tuple(found)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from importlib import import_module
 
-from pyspark.sql.types import StructType
+import pyarrow as pa
 
 from forebay.errors import UnsupportedSqlError
 from forebay.formats.contract import BadRecord, Decoded, Decoder, Kind
@@ -26,7 +26,7 @@ FORMATS = tuple(_DECODERS)
 """The formats that `decoder()` knows, in the order in which the documentation lists them."""
 
 
-def decoder(format: str, schema: StructType, options: Mapping[str, str]) -> Decoder:
+def decoder(format: str, schema: pa.Schema, options: Mapping[str, str]) -> Decoder:
     """The decoder of a format for a schema. Options of other parts of a source are ignored.
 
     UnsupportedSqlError if the format is unknown or cannot hold a column of the schema.
@@ -37,16 +37,16 @@ def decoder(format: str, schema: StructType, options: Mapping[str, str]) -> Deco
     return _named(_DECODERS[format])(schema, options)
 
 
-def key_decoder(format: str, schema: StructType, options: Mapping[str, str]) -> Decoder:
+def key_decoder(format: str, schema: pa.Schema, options: Mapping[str, str]) -> Decoder:
     """The decoder of a record's key: the same, but that a change's key is not itself a change."""
     if format == "debezium-json":
         return _named("debezium_format.DebeziumKeyDecoder")(schema, options)
     return decoder(format, schema, options)
 
 
-def _named(name: str) -> Callable[[StructType, Mapping[str, str]], Decoder]:
+def _named(name: str) -> Callable[[pa.Schema, Mapping[str, str]], Decoder]:
     module, _, attribute = name.partition(".")
-    found: Callable[[StructType, Mapping[str, str]], Decoder] = getattr(
+    found: Callable[[pa.Schema, Mapping[str, str]], Decoder] = getattr(
         import_module(f"{__name__}.{module}"), attribute
     )
     return found

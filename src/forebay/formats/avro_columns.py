@@ -2,56 +2,40 @@
 
 from __future__ import annotations
 
-from pyspark.sql.types import (
-    ArrayType,
-    BinaryType,
-    BooleanType,
-    DataType,
-    DateType,
-    DecimalType,
-    DoubleType,
-    FloatType,
-    IntegerType,
-    LongType,
-    MapType,
-    StringType,
-    StructField,
-    StructType,
-    TimestampNTZType,
-    TimestampType,
-)
+import pyarrow as pa
 
+from forebay import column_types as types
 from forebay.errors import UnsupportedSqlError
 from forebay.formats.avro_reading import DURATION, MAX_PRECISION, endless
 from forebay.formats.avro_schema import Avro
 
-_PLAIN: dict[str, DataType] = {
-    "boolean": BooleanType(),
-    "int": IntegerType(),
-    "long": LongType(),
-    "float": FloatType(),
-    "double": DoubleType(),
-    "bytes": BinaryType(),
-    "fixed": BinaryType(),
-    "string": StringType(),
-    "enum": StringType(),
+_PLAIN: dict[str, pa.DataType] = {
+    "boolean": types.BOOLEAN,
+    "int": types.INT,
+    "long": types.BIGINT,
+    "float": types.FLOAT,
+    "double": types.DOUBLE,
+    "bytes": types.BINARY,
+    "fixed": types.BINARY,
+    "string": types.STRING,
+    "enum": types.STRING,
 }
-_LOGICAL: dict[tuple[str, str], DataType] = {
-    ("int", "date"): DateType(),
-    ("long", "timestamp-millis"): TimestampType(),
-    ("long", "timestamp-micros"): TimestampType(),
-    ("long", "local-timestamp-millis"): TimestampNTZType(),
-    ("long", "local-timestamp-micros"): TimestampNTZType(),
-    ("fixed", "uuid"): StringType(),
-    ("fixed", "duration"): StructType([StructField(name, LongType(), False) for name in DURATION]),
+_LOGICAL: dict[tuple[str, str], pa.DataType] = {
+    ("int", "date"): types.DATE,
+    ("long", "timestamp-millis"): types.TIMESTAMP,
+    ("long", "timestamp-micros"): types.TIMESTAMP,
+    ("long", "local-timestamp-millis"): types.TIMESTAMP_NTZ,
+    ("long", "local-timestamp-micros"): types.TIMESTAMP_NTZ,
+    ("fixed", "uuid"): types.STRING,
+    ("fixed", "duration"): pa.struct([pa.field(name, types.BIGINT, False) for name in DURATION]),
 }
 
 
-def avro_columns(record: Avro) -> StructType:
+def avro_columns(record: Avro) -> pa.Schema:
     """UnsupportedSqlError if it is no record, or holds what no one column can be."""
     if record.type != "record":
         raise UnsupportedSqlError(f"the schema is {record}, and only a record has columns")
-    return StructType(
+    return pa.schema(
         [
             _field(field.name, part, field.name)
             for field, part in zip(record.fields, record.parts, strict=True)
@@ -59,12 +43,12 @@ def avro_columns(record: Avro) -> StructType:
     )
 
 
-def _field(name: str, kind: Avro, path: str) -> StructField:
+def _field(name: str, kind: Avro, path: str) -> pa.Field:
     column, nullable = _type(kind, path)
-    return StructField(name, column, nullable)
+    return pa.field(name, column, nullable)
 
 
-def _type(kind: Avro, path: str) -> tuple[DataType, bool]:
+def _type(kind: Avro, path: str) -> tuple[pa.DataType, bool]:
     """The column's type, and whether it may be NULL."""
     if kind.type == "union":
         branches = [part for part in kind.parts if part.type != "null"]
@@ -76,16 +60,16 @@ def _type(kind: Avro, path: str) -> tuple[DataType, bool]:
         return _type(branches[0], path)[0], len(kind.parts) > 1
     match kind.type:
         case "null":
-            return StringType(), True
+            return types.STRING, True
         case "recursive":
             raise endless(kind, path)
         case "record":
             fields = zip(kind.fields, kind.parts, strict=True)
-            return StructType([_field(f.name, part, f"{path}.{f.name}") for f, part in fields]), False
+            return pa.struct([_field(f.name, part, f"{path}.{f.name}") for f, part in fields]), False
         case "array":
-            return ArrayType(*_type(kind.parts[0], f"{path}[]")), False
+            return types.array_of(*_type(kind.parts[0], f"{path}[]")), False
         case "map":
-            return MapType(StringType(), *_type(kind.parts[0], f"{path}[]")), False
+            return types.map_of(types.STRING, *_type(kind.parts[0], f"{path}[]")), False
     if kind.decimal and kind.decimal[0] <= MAX_PRECISION:
-        return DecimalType(*kind.decimal), False
+        return pa.decimal128(*kind.decimal), False
     return _LOGICAL.get((kind.type, kind.logical or ""), _PLAIN[kind.type]), False

@@ -10,14 +10,14 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pyspark.sql.types import StructType
+import pyarrow as pa
 
 from forebay.errors import MissingOptionError
 from forebay.formats.avro_datum import read_datum
 from forebay.formats.avro_plan import compile_plan
 from forebay.formats.avro_schema import FILE_OPTION, OPTION, written_schema
 from forebay.formats.avro_values import convert_record
-from forebay.formats.batches import arrow_schema, decode_each
+from forebay.formats.batches import decode_each, readable
 from forebay.formats.contract import Decoded
 from forebay.formats.refusal import check_present
 
@@ -25,8 +25,8 @@ from forebay.formats.refusal import check_present
 class AvroDecoder:
     """Fields by their exact names. What the writer has beyond the columns is checked and left out."""
 
-    def __init__(self, schema: StructType, options: Mapping[str, str]) -> None:
-        self.schema = arrow_schema(schema)
+    def __init__(self, schema: pa.Schema, options: Mapping[str, str]) -> None:
+        self.schema = readable(schema)
         written = written_schema(options)
         if written is None:
             raise MissingOptionError(
@@ -37,7 +37,7 @@ class AvroDecoder:
             )
         self._made_from = (schema, dict(options))
         self._plan = compile_plan(written, schema)
-        self._names = schema.fieldNames()
+        self._names = schema.names
 
     def __reduce__(self) -> tuple[Any, ...]:
         return AvroDecoder, self._made_from

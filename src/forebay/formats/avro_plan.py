@@ -18,8 +18,9 @@ import difflib
 from base64 import b64encode
 from typing import Any
 
-from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructField, StructType
+import pyarrow as pa
 
+from forebay import column_types as types
 from forebay.errors import UnsupportedSqlError
 from forebay.formats.avro_default import encode_default
 from forebay.formats.avro_reading import Plan, endless, reading, remedy
@@ -32,12 +33,12 @@ MAX_NODES = 10_000
 """A schema may name one type in many places, and each place has a node: a short text, a plan without end."""
 
 
-def compile_plan(schema: str, columns: StructType) -> Plan:
+def compile_plan(schema: str, columns: pa.Schema) -> Plan:
     """The plan for a schema's JSON text. UnsupportedSqlError if a column cannot be read from it."""
     return compile_resolved(parse(schema), None, columns)
 
 
-def compile_resolved(writer: Avro, reader: Avro | None, columns: StructType, *, closed: bool = False) -> Plan:
+def compile_resolved(writer: Avro, reader: Avro | None, columns: pa.Schema, *, closed: bool = False) -> Plan:
     """The plan for records of one schema, resolved to another. UnsupportedSqlError as above.
 
     A column that the reader's schema does not have is the writer's field of that name; unless the reader
@@ -64,7 +65,7 @@ class _Compiler:
         self._nodes = 0
         self._again: list[str] = []
 
-    def plan(self, writer: Avro, reader: Avro | None, columns: StructType) -> Plan:
+    def plan(self, writer: Avro, reader: Avro | None, columns: pa.Schema) -> Plan:
         """The whole: the record, and those that it reads over again and again."""
         made = self.record(writer, reader, columns, "")
         if self._again:
@@ -75,7 +76,7 @@ class _Compiler:
         return made
 
     def node(
-        self, writer: Avro, reader: Avro | None, column: DataType | None, nullable: bool, path: str
+        self, writer: Avro, reader: Avro | None, column: pa.DataType | None, nullable: bool, path: str
     ) -> Plan:
         """One value. Without a column it is read over; `reader` and `nullable` then mean nothing."""
         if writer.type == "union":
@@ -88,11 +89,11 @@ class _Compiler:
             reader = pair(writer, reader, path)
         match writer.type:
             case "record":
-                return self.record(writer, reader, self._expect(StructType, writer, column, path), path)
+                return self.record(writer, reader, self._expect(pa.StructType, writer, column, path), path)
             case "array":
-                return self._array(writer, reader, self._expect(ArrayType, writer, column, path), path)
+                return self._array(writer, reader, self._expect(pa.ListType, writer, column, path), path)
             case "map":
-                return self._map(writer, reader, self._expect(MapType, writer, column, path), path)
+                return self._map(writer, reader, self._expect(pa.MapType, writer, column, path), path)
         plan = self._made(writer.type)
         if writer.type == "enum":
             plan["symbols"] = list(writer.symbols)
@@ -102,7 +103,7 @@ class _Compiler:
             plan |= self._leaf(writer, reader, column, path)
         return plan
 
-    def _leaf(self, writer: Avro, reader: Avro | None, column: DataType, path: str) -> Plan:
+    def _leaf(self, writer: Avro, reader: Avro | None, column: pa.DataType, path: str) -> Plan:
         if reader is None:
             return reading(writer, column) or self._refuse(writer, column, path)
         taken = meaning(writer, reader, column, path)
@@ -113,14 +114,16 @@ class _Compiler:
             part["via"] = "float"  # rounded as the reader's type has it, before the column widens it
         return part
 
-    def record(self, writer: Avro, reader: Avro | None, columns: StructType | None, path: str) -> Plan:
+    def record(
+        self, writer: Avro, reader: Avro | None, columns: pa.Schema | pa.StructType | None, path: str
+    ) -> Plan:
         plan = self._made("record", "struct" if columns is not None else None)
         found: dict[int, tuple[int, Source]] = {}
         defaults = []
         if columns is not None:
             self._check_names(columns, path)
             for at, (field, source) in enumerate(
-                zip(columns, sources(writer, reader, columns.fieldNames(), path), strict=True)
+                zip(columns, sources(writer, reader, columns.names, path), strict=True)
             ):
                 where = _join(path, field.name)
                 if self._closed and reader is not None and source.field is None:
@@ -141,7 +144,7 @@ class _Compiler:
                 at, source = found[index]
                 wanted = columns[at]
                 where = _join(path, wanted.name)
-                made = self.node(part, source.reader, wanted.dataType, wanted.nullable, where)
+                made = self.node(part, source.reader, wanted.type, wanted.nullable, where)
                 plan["fields"].append({"name": wanted.name, "column": at, **made})
             else:
                 made = self.node(part, None, None, True, _join(path, given.name))
@@ -150,37 +153,41 @@ class _Compiler:
             plan["defaults"] = defaults
         return plan
 
-    def _default(self, reader: Avro, value: Any, field: StructField, at: int, path: str) -> Plan:
-        node = self.node(reader, None, field.dataType, field.nullable, path)
+    def _default(self, reader: Avro, value: Any, field: pa.Field, at: int, path: str) -> Plan:
+        node = self.node(reader, None, field.type, field.nullable, path)
         datum = encode_default(reader, value, node, path)
         return {"name": field.name, "column": at, "datum": b64encode(datum).decode(), **node}
 
-    def _check_names(self, columns: StructType, path: str) -> None:
-        names = columns.fieldNames()
+    def _check_names(self, columns: pa.Schema | pa.StructType, path: str) -> None:
+        names = columns.names
         for name in names:
             if names.count(name) > 1:
                 raise UnsupportedSqlError(
                     f"column {_join(path, name)} is declared twice", remedy="rename one of them"
                 )
 
-    def _array(self, writer: Avro, reader: Avro | None, column: ArrayType | None, path: str) -> Plan:
-        plan = self._made("array", "array" if column else None)
-        element, nullable = (column.elementType, column.containsNull) if column else (None, True)
+    def _array(self, writer: Avro, reader: Avro | None, column: pa.ListType | None, path: str) -> Plan:
+        plan = self._made("array", "array" if column is not None else None)
+        element, nullable = (
+            (column.value_type, column.value_field.nullable) if column is not None else (None, True)
+        )
         inner = reader.parts[0] if reader else None
         plan["items"] = self.node(writer.parts[0], inner, element, nullable, f"{path}[]")
         plan["empty"] = writer.parts[0].empty
         return plan
 
-    def _map(self, writer: Avro, reader: Avro | None, column: MapType | None, path: str) -> Plan:
-        if column and not isinstance(column.keyType, StringType):
+    def _map(self, writer: Avro, reader: Avro | None, column: pa.MapType | None, path: str) -> Plan:
+        if column is not None and column.key_type != types.STRING:
             self._refuse(writer, column, path)
-        plan = self._made("map", "map" if column else None)
-        value, nullable = (column.valueType, column.valueContainsNull) if column else (None, True)
+        plan = self._made("map", "map" if column is not None else None)
+        value, nullable = (
+            (column.item_type, column.item_field.nullable) if column is not None else (None, True)
+        )
         inner = reader.parts[0] if reader else None
         plan["items"] = self.node(writer.parts[0], inner, value, nullable, f"{path}[]")
         return plan
 
-    def _null(self, column: DataType | None, nullable: bool, path: str) -> Plan:
+    def _null(self, column: pa.DataType | None, nullable: bool, path: str) -> Plan:
         if column is not None and not nullable:
             raise UnsupportedSqlError(
                 f"column {path} is NOT NULL, but the writer has only null",
@@ -188,7 +195,7 @@ class _Compiler:
             )
         return self._made("null", "null" if column is not None else None)
 
-    def _recursive(self, writer: Avro, column: DataType | None, path: str) -> Plan:
+    def _recursive(self, writer: Avro, column: pa.DataType | None, path: str) -> Plan:
         if column is not None:
             raise endless(writer, path)
         if writer.name not in self._again:
@@ -196,7 +203,7 @@ class _Compiler:
         return {**self._made(RECURSIVE), "record": writer.name}
 
     def _union(
-        self, writer: Avro, reader: Avro | None, column: DataType | None, nullable: bool, path: str
+        self, writer: Avro, reader: Avro | None, column: pa.DataType | None, nullable: bool, path: str
     ) -> Plan:
         plan = self._made("union")
         only_null = all(branch.type == "null" for branch in writer.parts)
@@ -226,13 +233,13 @@ class _Compiler:
             )
         return {"avro": avro} if to is None else {"avro": avro, "as": to}
 
-    def _expect(self, kind: type[DataType], writer: Avro, column: DataType | None, path: str) -> Any:
+    def _expect(self, kind: type[pa.DataType], writer: Avro, column: pa.DataType | None, path: str) -> Any:
         if column is not None and not isinstance(column, kind):
             self._refuse(writer, column, path)
         return column
 
-    def _refuse(self, writer: Avro, column: DataType, path: str) -> Plan:
-        declared = column.simpleString().upper() if not isinstance(column, StructType) else "STRUCT"
+    def _refuse(self, writer: Avro, column: pa.DataType, path: str) -> Plan:
+        declared = types.type_name(column) if not isinstance(column, pa.StructType) else "STRUCT"
         raise UnsupportedSqlError(
             f"column {path} is declared {declared}, which cannot be read from what the writer has: {writer}",
             remedy=remedy(writer),

@@ -8,27 +8,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from pyspark.sql.types import (
-    BinaryType,
-    BooleanType,
-    ByteType,
-    DataType,
-    DateType,
-    DecimalType,
-    DoubleType,
-    FloatType,
-    IntegerType,
-    LongType,
-    ShortType,
-    StringType,
-    StructType,
-    TimestampNTZType,
-    TimestampType,
-)
+import pyarrow as pa
 
+from forebay import column_types as types
 from forebay.errors import UnsupportedSqlError
 from forebay.formats.avro_schema import Avro
-from forebay.formats.scalars import BITS
 
 Plan = dict[str, Any]
 """A node of the plan, or what a conversion adds to it: see `avro_plan.py`."""
@@ -75,48 +59,48 @@ def is_known(writer: Avro) -> bool:
     return writer.logical in _LOGICAL.get(writer.type, ())
 
 
-def reading(writer: Avro, column: DataType) -> Plan | None:
+def reading(writer: Avro, column: pa.DataType) -> Plan | None:
     """The conversion's part of a plan's node; None if there is none."""
     known = is_known(writer)
     match writer.type, column:
-        case ("boolean", BooleanType()):
+        case ("boolean", types.BOOLEAN):
             return {"as": "boolean"}
-        case ("int" | "long", IntegerType() | LongType()) if known:
+        case ("int" | "long", types.INT | types.BIGINT) if known:
             # The number as it is; a timestamp never fits an INT, so that is refused here and not per record.
-            return _integer(column) if writer.type == "int" or isinstance(column, LongType) else None
-        case ("int" | "long", ByteType() | ShortType() | IntegerType() | LongType()) if not known:
+            return _integer(column) if writer.type == "int" or column == types.BIGINT else None
+        case ("int" | "long", types.TINYINT | types.SMALLINT | types.INT | types.BIGINT) if not known:
             return _integer(column)
-        case ("int" | "long" | "float", FloatType()) | ("int" | "long" | "float" | "double", DoubleType()):
-            return None if known else {"as": column.typeName()}
-        case ("int", DateType()) if writer.logical == "date":
+        case ("int" | "long" | "float", types.FLOAT) | ("int" | "long" | "float" | "double", types.DOUBLE):
+            return None if known else {"as": types.type_name(column).lower()}
+        case ("int", types.DATE) if writer.logical == "date":
             return {"as": "date", "expected": f"DATE {YEARS}"}
-        case ("long", TimestampType()):
+        case ("long", types.TIMESTAMP):
             return _timestamp("TIMESTAMP", "timestamp", writer.logical)
-        case ("long", TimestampNTZType()):
+        case ("long", types.TIMESTAMP_NTZ):
             return _timestamp("TIMESTAMP_NTZ", "local-timestamp", writer.logical)
-        case ("bytes" | "fixed", DecimalType()):
+        case ("bytes" | "fixed", pa.Decimal128Type()):
             return _decimal(writer, column)
-        case ("fixed", StringType()) if writer.logical == "uuid" and writer.size == 16:
+        case ("fixed", types.STRING) if writer.logical == "uuid" and writer.size == 16:
             return {"as": "uuid"}
-        case ("fixed", StructType()) if writer.logical == "duration" and writer.size == 12:
+        case ("fixed", pa.StructType()) if writer.logical == "duration" and writer.size == 12:
             return {"as": "duration"} if _takes_duration(column) else None
-        case ("string" | "enum", StringType()):
+        case ("string" | "enum", types.STRING):
             return {"as": "string"}
-        case ("bytes", StringType()) if not writer.decimal:
+        case ("bytes", types.STRING) if not writer.decimal:
             return {"as": "string", "expected": "STRING (UTF-8)"}
-        case ("string" | "bytes" | "fixed", BinaryType()):
+        case ("string" | "bytes" | "fixed", types.BINARY):
             return {"as": "binary"}
     return None
 
 
 def remedy(writer: Avro) -> str:
     """What the column could be declared as."""
-    types = _PLAIN[writer.type]
+    taken = _PLAIN[writer.type]
     if writer.decimal and writer.decimal[0] <= MAX_PRECISION:
-        types = f"DECIMAL({writer.decimal[0]},{writer.decimal[1]}) or BINARY"
+        taken = f"DECIMAL({writer.decimal[0]},{writer.decimal[1]}) or BINARY"
     elif writer.decimal:
-        types = "BINARY"
-    return "declare it as " + _LOGICAL.get(writer.type, {}).get(writer.logical or "", types)
+        taken = "BINARY"
+    return "declare it as " + _LOGICAL.get(writer.type, {}).get(writer.logical or "", taken)
 
 
 def endless(writer: Avro, path: str) -> UnsupportedSqlError:
@@ -127,14 +111,14 @@ def endless(writer: Avro, path: str) -> UnsupportedSqlError:
     )
 
 
-def _takes_duration(column: StructType) -> bool:
-    return column.fieldNames() == DURATION and all(type(field.dataType) is LongType for field in column)
+def _takes_duration(column: pa.StructType) -> bool:
+    return column.names == DURATION and all(field.type == types.BIGINT for field in column)
 
 
-def _integer(column: DataType) -> Plan:
-    bits = BITS[type(column)]
+def _integer(column: pa.DataType) -> Plan:
+    bits = types.BITS[column]
     end = 2 ** (bits - 1)
-    name = column.simpleString().upper()
+    name = types.type_name(column)
     return {"as": "integer", "bits": bits, "expected": f"{name} (an integer from {-end} to {end - 1})"}
 
 
@@ -147,7 +131,7 @@ def _timestamp(name: str, logical: str, found: str | None) -> Plan | None:
     return None
 
 
-def _decimal(writer: Avro, column: DecimalType) -> Plan | None:
+def _decimal(writer: Avro, column: pa.Decimal128Type) -> Plan | None:
     if not writer.decimal or writer.decimal[0] > MAX_PRECISION:
         return None
     return {
@@ -155,5 +139,5 @@ def _decimal(writer: Avro, column: DecimalType) -> Plan | None:
         "precision": column.precision,
         "scale": column.scale,
         "written": writer.decimal[1],
-        "expected": f"{column.simpleString().upper()} (exact, no rounding)",
+        "expected": f"{types.type_name(column)} (exact, no rounding)",
     }

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from pyspark.sql.types import DataType, DecimalType, TimestampNTZType, TimestampType
+import pyarrow as pa
 
 from forebay.formats.avro_reading import is_known
 from forebay.formats.avro_schema import Avro, Field
@@ -103,7 +103,7 @@ def _simple(name: str) -> str:
     return name.rpartition(".")[2]
 
 
-def meaning(writer: Avro, reader: Avro, column: DataType, path: str) -> Avro:
+def meaning(writer: Avro, reader: Avro, column: pa.DataType, path: str) -> Avro:
     """The type that the column is to take the writer's values as.
 
     What the writer says about its values is true whatever the reader expects: the reader's logical type
@@ -113,7 +113,7 @@ def meaning(writer: Avro, reader: Avro, column: DataType, path: str) -> Avro:
     logical = writer.logical if is_known(writer) else reader.logical
     differ = is_known(writer) and is_known(reader) and writer.logical != reader.logical
     differ |= bool(writer.decimal and reader.decimal and writer.decimal[1] != reader.decimal[1])
-    if differ and not isinstance(column, TimestampType | TimestampNTZType | DecimalType):
+    if differ and not isinstance(column, pa.TimestampType | pa.Decimal128Type):
         raise UnresolvedError(f"the writer has {writer}, and the reader {reader}: not the same numbers", path)
     if writer.type in ("string", "bytes", "fixed", "enum"):
         return replace(writer, logical=logical, decimal=decimal)

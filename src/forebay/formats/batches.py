@@ -6,27 +6,29 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import pyarrow as pa
-from pyspark.errors import PySparkException
-from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import StructType
 
+from forebay.column_types import type_name
 from forebay.errors import UnsupportedSqlError
 from forebay.formats.contract import BadRecord, Decoded, Kind
 from forebay.formats.refusal import RefusedError, shorten
 
 
-def arrow_schema(schema: StructType) -> pa.Schema:
-    """The schema that Spark compares a Python data source's first batch with, nullability included.
-
-    Spark's worker asks for `to_arrow_schema(schema, timezone="UTC")`, whatever the session's time zone
-    and whatever `spark.sql.execution.arrow.useLargeVarTypes`; so do we.
-    """
+def readable(schema: pa.Schema) -> pa.Schema:
+    """The same columns, if a decoder can fill them: UnsupportedSqlError if there are none, or a STRUCT names a field twice."""
     if not len(schema):
         raise UnsupportedSqlError("a source needs at least one column")
-    try:
-        return to_arrow_schema(schema, timezone="UTC", error_on_duplicated_field_names_in_struct=True)
-    except PySparkException as error:
-        raise UnsupportedSqlError(f"a column of this type cannot be read: {error}") from error
+    for field in schema:
+        _check_fields(field.type)
+    return schema
+
+
+def _check_fields(kind: pa.DataType) -> None:
+    if isinstance(kind, pa.StructType) and len(set(kind.names)) < len(kind.names):
+        raise UnsupportedSqlError(
+            f"a column of this type cannot be read: {type_name(kind)} names a field twice"
+        )
+    for place in range(kind.num_fields):
+        _check_fields(kind.field(place).type)
 
 
 def decode_each(

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from pyspark.sql.types import ArrayType, DataType, MapType, StructType
+import pyarrow as pa
 
 Mismatch = tuple[str, str]
 """The path of a column that is absent, and the field that is there instead."""
@@ -17,12 +17,12 @@ Mismatch = tuple[str, str]
 class CaseCheck:
     """Looks for them in a record, as values of JSON. Compiled once from the columns."""
 
-    def __init__(self, schema: StructType) -> None:
-        self._names = frozenset(schema.fieldNames())
+    def __init__(self, schema: pa.Schema | pa.StructType) -> None:
+        self._names = frozenset(schema.names)
         self._alike: dict[bytes, list[str]] = {}
-        for name in schema.fieldNames():
+        for name in schema.names:
             self._alike.setdefault(_folded(name), []).append(name)
-        parts = [(field.name, _inside(field.dataType)) for field in schema]
+        parts = [(field.name, _inside(field.type)) for field in schema]
         self._parts = [(name, part) for name, part in parts if part is not None]
 
     def __call__(self, value: Any) -> list[Mismatch]:
@@ -42,20 +42,20 @@ class CaseCheck:
         return (bool(self._parts) or None in row) and bool(self(value))
 
 
-def _inside(data_type: DataType) -> Callable[[Any], list[Mismatch]] | None:
+def _inside(data_type: pa.DataType) -> Callable[[Any], list[Mismatch]] | None:
     """Of what a column holds, paths as they go on from it; None where there are no names in it."""
     match data_type:
-        case StructType():
+        case pa.StructType():
             check = CaseCheck(data_type)
             return lambda value: [(f".{path}", field) for path, field in check(value)]
-        case ArrayType():
-            return _each(data_type.elementType, lambda value: value if isinstance(value, list) else ())
-        case MapType():
-            return _each(data_type.valueType, lambda value: value.values() if isinstance(value, dict) else ())
+        case pa.ListType():
+            return _each(data_type.value_type, lambda value: value if isinstance(value, list) else ())
+        case pa.MapType():
+            return _each(data_type.item_type, lambda value: value.values() if isinstance(value, dict) else ())
     return None
 
 
-def _each(data_type: DataType, items: Callable[[Any], Any]) -> Callable[[Any], list[Mismatch]] | None:
+def _each(data_type: pa.DataType, items: Callable[[Any], Any]) -> Callable[[Any], list[Mismatch]] | None:
     part = _inside(data_type)
     if part is None:
         return None

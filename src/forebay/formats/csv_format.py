@@ -6,10 +6,10 @@ import csv
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pyspark.sql.types import StructType
+import pyarrow as pa
 
 from forebay.errors import OptionConflictError, OptionValueError
-from forebay.formats.batches import arrow_schema, decode_each
+from forebay.formats.batches import decode_each, readable
 from forebay.formats.contract import NO_MORE, Decoded
 from forebay.formats.refusal import RefusedError, check_present, malformed, mismatch, shorten
 from forebay.formats.text import text_converter
@@ -30,8 +30,8 @@ class CsvDecoder:
 
     native_options = NO_MORE
 
-    def __init__(self, schema: StructType, options: Mapping[str, str]) -> None:
-        self.schema = arrow_schema(schema)
+    def __init__(self, schema: pa.Schema, options: Mapping[str, str]) -> None:
+        self.schema = readable(schema)
         self._made_from = (schema, dict(options))
         self._columns = [(field.name, text_converter(field), not field.nullable) for field in schema]
         self._dialect = _dialect(options)

@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
+import pyarrow as pa
 
+from forebay import column_types as types
 from forebay.errors import UnsupportedSqlError
-from forebay.formats.batches import arrow_schema, decode_all, decode_each
+from forebay.formats.batches import decode_all, decode_each, readable
 from forebay.formats.case_mismatch import CaseCheck
 from forebay.formats.contract import NO_MORE, Decoded, Kind
 from forebay.formats.debezium_types import Described
@@ -23,11 +24,11 @@ from forebay.formats.scalars import Convert, scalar
 from forebay.formats.values import Ambiguous, fields_converter, needs_digits
 
 WEIGHT = "_weight"
-CHANGE = StructType(
+CHANGE = pa.schema(
     [
-        StructField("_op", StringType(), nullable=False),
-        StructField("_ts_ms", LongType(), nullable=True),
-        StructField(WEIGHT, IntegerType(), nullable=False),
+        pa.field("_op", types.STRING, nullable=False),
+        pa.field("_ts_ms", types.BIGINT, nullable=True),
+        pa.field(WEIGHT, types.INT, nullable=False),
     ]
 )
 """The columns that every row of a change log has behind its own."""
@@ -60,18 +61,18 @@ class DebeziumDecoder:
 
     native_options = NO_MORE
 
-    def __init__(self, schema: StructType, options: Mapping[str, str]) -> None:
+    def __init__(self, schema: pa.Schema, options: Mapping[str, str]) -> None:
         taken = {field.name.lower() for field in schema} & set(CHANGE.names)
         if taken:
             raise UnsupportedSqlError(
                 f"the column '{min(taken)}' is one that FORMAT debezium-json adds", remedy="rename the column"
             )
-        self.schema = arrow_schema(StructType([*schema, *CHANGE]))
+        self.schema = readable(pa.schema([*schema, *CHANGE]))
         self._made_from = (schema, dict(options))
         self._columns = _Columns(schema)
         self._case = CaseCheck(schema)
         self._mismatched = False  # of the last change
-        self._names = schema.fieldNames()
+        self._names = schema.names
         self._parse = parse_exact if needs_digits(schema) else parse_fast
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -133,8 +134,8 @@ class DebeziumKeyDecoder:
 
     native_options = NO_MORE
 
-    def __init__(self, schema: StructType, options: Mapping[str, str]) -> None:
-        self.schema = arrow_schema(schema)
+    def __init__(self, schema: pa.Schema, options: Mapping[str, str]) -> None:
+        self.schema = readable(schema)
         self._made_from = (schema, dict(options))
         self._columns = _Columns(schema)
         self._case = CaseCheck(schema)
@@ -161,7 +162,7 @@ class DebeziumKeyDecoder:
 class _Columns:
     """The conversion of a row. Records of a topic mostly have one schema, so the last one's is kept."""
 
-    def __init__(self, schema: StructType) -> None:
+    def __init__(self, schema: pa.Schema) -> None:
         self._schema = schema
         self._known: Any = None
         self._convert = fields_converter(schema)
@@ -233,4 +234,4 @@ def _within(step: str, refused: RefusedError) -> RefusedError:
     return refused
 
 
-_LONG = scalar(LongType())
+_LONG = scalar(types.BIGINT)

@@ -11,8 +11,9 @@ import re
 from base64 import b64decode, b64encode
 from typing import Any
 
-from pyspark.sql.types import DataType, DateType, DecimalType, TimestampNTZType, TimestampType
+import pyarrow as pa
 
+from forebay import column_types as types
 from forebay.formats.avro_reading import MAX_PRECISION
 from forebay.formats.avro_values import rescaled
 from forebay.formats.refusal import MINUS_ZERO, RefusedError, unfit
@@ -71,22 +72,22 @@ class Described:
         after = self.field("after")
         return after if after._schema else self.field("before")
 
-    def scalar(self, column: DataType) -> Convert | None:
+    def scalar(self, column: pa.DataType) -> Convert | None:
         """The conversion to a column's type without parts; None where there is nothing special about it."""
         name = self._schema.get("name")
         unit = _UNITS.get(name) if isinstance(name, str) else None
         match column:
-            case DateType() if unit == "days":
+            case types.DATE if unit == "days":
                 return _date
-            case TimestampType() if unit:
+            case types.TIMESTAMP if unit:
                 return _timestamp("TIMESTAMP", unit)
-            case TimestampNTZType() if unit:
+            case types.TIMESTAMP_NTZ if unit:
                 return _timestamp("TIMESTAMP_NTZ", unit)
-            case DecimalType() if name == _DECIMAL:
+            case pa.Decimal128Type() if name == _DECIMAL:
                 return _decimal(column, self._scale(column))
         return None
 
-    def _scale(self, column: DecimalType) -> int | None:
+    def _scale(self, column: pa.Decimal128Type) -> int | None:
         """None where there is none, or none that a DECIMAL can be told from."""
         parameters = self._schema.get("parameters")
         scale = parameters.get("scale") if isinstance(parameters, dict) else None
@@ -119,8 +120,8 @@ def _timestamp(name: str, unit: str) -> Convert:
     return convert
 
 
-def _decimal(column: DecimalType, written: int | None) -> Convert:
-    expected = f"{column.simpleString().upper()} (exact, no rounding) from base64"
+def _decimal(column: pa.Decimal128Type, written: int | None) -> Convert:
+    expected = f"{types.type_name(column)} (exact, no rounding) from base64"
     plan = {"precision": column.precision, "scale": column.scale, "written": written, "expected": expected}
 
     def convert(value: Any) -> Any:

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pyspark.sql.types import ArrayType, DataType, MapType, NullType, StructField, StructType
+import pyarrow as pa
 
+from forebay import column_types as types
 from forebay.errors import (
     NewFieldsError,
     RecordError,
@@ -30,7 +31,7 @@ class Watch:
     `message` is the name of the Protobuf message that records are, where the source says it.
     """
 
-    def __init__(self, origin: Origin, columns: StructType, message: str | None = None) -> None:
+    def __init__(self, origin: Origin, columns: pa.Schema, message: str | None = None) -> None:
         self._policy = origin.evolution.policy
         self._columns = columns
         self._message = message
@@ -39,7 +40,7 @@ class Watch:
         self.newest = known[-1]
 
     @staticmethod
-    def of(origin: Origin, columns: StructType, message: str | None = None) -> Watch | None:
+    def of(origin: Origin, columns: pa.Schema, message: str | None = None) -> Watch | None:
         """None where nothing is compared."""
         evolution = origin.evolution
         if evolution.policy == "ignore" or not evolution.since:
@@ -60,7 +61,7 @@ class Watch:
             new = in_a_line(column_changes(self._columns, evolved))
             raise NewFieldsError(f"schema id {schema.id} has fields that become columns: {new}")
 
-    def evolved(self, schema: RegisteredSchema, message: str | None = None) -> StructType:
+    def evolved(self, schema: RegisteredSchema, message: str | None = None) -> pa.Schema:
         """The columns with the new fields of a schema behind them. SchemaChangedError if that cannot be."""
         for old, new in renamed(schema, self._columns):
             raise self.changed(schema, f"column {old} would be NULL, since the field is now {new}")
@@ -68,13 +69,11 @@ class Watch:
             new_columns = columns_of(schema, message or self._message)
             if schema.type == "JSON":
                 self._check_types(new_columns)
-            found = merged(self._columns, self._known, new_columns)
+            return merged(self._columns, self._known, new_columns)
         except UnsupportedSqlError as error:
             raise self.changed(schema, error.message) from None
-        assert isinstance(found, StructType)
-        return found
 
-    def _check_types(self, new: StructType) -> None:
+    def _check_types(self, new: pa.Schema) -> None:
         """Of JSON, whose records are read without their schema: a field that is now of another type."""
         declared = type_words(self._columns)
         for change in column_changes(self._known[-1], new):
@@ -103,56 +102,65 @@ class Watch:
             return error.message
 
 
-def merged(column: DataType, known: Sequence[DataType], new: DataType) -> DataType:
-    """A column's type with the fields of a new one that are not known, at the end and nullable.
+def merged(columns: pa.Schema, known: Sequence[pa.Schema], new: pa.Schema) -> pa.Schema:
+    """The columns with the fields of new ones that are not known, at the end and nullable; in a STRUCT, too.
 
     UnsupportedSqlError if one of them cannot be a column.
     """
+    found = _merged_struct(
+        pa.struct(list(columns)), [pa.struct(list(each)) for each in known], pa.struct(list(new))
+    )
+    return pa.schema(list(found))
+
+
+def _merged(column: pa.DataType, known: Sequence[pa.DataType], new: pa.DataType) -> pa.DataType:
     match column, new:
-        case StructType(), StructType():
-            return _merged_struct(column, [kind for kind in known if isinstance(kind, StructType)], new)
-        case ArrayType(), ArrayType():
-            inside = [kind.elementType for kind in known if isinstance(kind, ArrayType)]
-            return ArrayType(merged(column.elementType, inside, new.elementType), column.containsNull)
-        case MapType(), MapType():
-            inside = [kind.valueType for kind in known if isinstance(kind, MapType)]
-            value = merged(column.valueType, inside, new.valueType)
-            return MapType(column.keyType, value, column.valueContainsNull)
+        case pa.StructType(), pa.StructType():
+            return _merged_struct(column, [kind for kind in known if isinstance(kind, pa.StructType)], new)
+        case pa.ListType(), pa.ListType():
+            inside = [kind.value_type for kind in known if isinstance(kind, pa.ListType)]
+            return types.array_of(
+                _merged(column.value_type, inside, new.value_type), column.value_field.nullable
+            )
+        case pa.MapType(), pa.MapType():
+            inside = [kind.item_type for kind in known if isinstance(kind, pa.MapType)]
+            value = _merged(column.item_type, inside, new.item_type)
+            return types.map_of(column.key_type, value, column.item_field.nullable)
     return column
 
 
-def _merged_struct(column: StructType, known: Sequence[StructType], new: StructType) -> StructType:
-    def part(field: StructField) -> StructField:
+def _merged_struct(
+    column: pa.StructType, known: Sequence[pa.StructType], new: pa.StructType
+) -> pa.StructType:
+    def part(field: pa.Field) -> pa.Field:
         if field.name not in new.names:
             return field
-        inside = [kind[field.name].dataType for kind in known if field.name in kind.names]
-        return StructField(
-            field.name, merged(field.dataType, inside, new[field.name].dataType), field.nullable
-        )
+        inside = [kind[field.name].type for kind in known if field.name in kind.names]
+        return pa.field(field.name, _merged(field.type, inside, new[field.name].type), field.nullable)
 
-    fields = [part(field) for field in column.fields]
+    fields = [part(field) for field in column]
     taken = {field.name.lower() for field in fields}
-    for field in new.fields:
+    for field in new:
         if field.name in column.names or any(field.name in kind.names for kind in known):
             continue
         if field.name.lower() in taken:
             raise UnsupportedSqlError(f"there would be two columns '{field.name}', whatever their case")
-        if _has_no_type(field.dataType):
+        if _has_no_type(field.type):
             raise UnsupportedSqlError(f"the new field {field.name} cannot be a column")
         taken.add(field.name.lower())
-        fields.append(StructField(field.name, field.dataType, nullable=True))
-    return StructType(fields)
+        fields.append(pa.field(field.name, field.type, nullable=True))
+    return pa.struct(fields)
 
 
-def _has_no_type(kind: DataType) -> bool:
+def _has_no_type(kind: pa.DataType) -> bool:
     match kind:
-        case StructType():
-            return any(_has_no_type(field.dataType) for field in kind.fields)
-        case ArrayType():
-            return _has_no_type(kind.elementType)
-        case MapType():
-            return _has_no_type(kind.valueType)
-    return isinstance(kind, NullType)
+        case pa.StructType():
+            return any(_has_no_type(field.type) for field in kind)
+        case pa.ListType():
+            return _has_no_type(kind.value_type)
+        case pa.MapType():
+            return _has_no_type(kind.item_type)
+    return bool(kind == types.NULL)
 
 
 def _known(origin: Origin, number: int) -> RegisteredSchema:

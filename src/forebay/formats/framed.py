@@ -14,14 +14,14 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, Protocol
 
-from pyspark.sql.types import StructType
+import pyarrow as pa
 
 from forebay.errors import RecordError, StatementError, UnsupportedSqlError
 from forebay.formats.avro_datum import read_datum
 from forebay.formats.avro_plan import Plan, compile_resolved
 from forebay.formats.avro_schema import Avro, parse, written_schema
 from forebay.formats.avro_values import convert_record
-from forebay.formats.batches import arrow_schema, decode_each
+from forebay.formats.batches import decode_each, readable
 from forebay.formats.contract import Decoded, Kind, NativeLesson
 from forebay.formats.evolution import Watch
 from forebay.formats.framing import HEADER, schema_id
@@ -65,8 +65,8 @@ class FramedDecoder:
 
     native_options = MappingProxyType({"framed": "true"})
 
-    def __init__(self, format: str, schema: StructType, options: Mapping[str, str], origin: Origin) -> None:
-        self.schema = arrow_schema(schema)
+    def __init__(self, format: str, schema: pa.Schema, options: Mapping[str, str], origin: Origin) -> None:
+        self.schema = readable(schema)
         self.format = format
         self._made_from = (format, schema, dict(options), origin)
         self._registry = registry(origin.settings)
@@ -146,10 +146,10 @@ class _AvroReading:
     mismatched = False  # names are resolved by the schemas
 
     def __init__(
-        self, schema: StructType, options: Mapping[str, str], origin: Origin, own: RegisteredSchema | None
+        self, schema: pa.Schema, options: Mapping[str, str], origin: Origin, own: RegisteredSchema | None
     ) -> None:
-        self._columns = schema.json()
-        self._names = schema.fieldNames()
+        self._columns = schema
+        self._names = schema.names
         given = written_schema(options)
         self._closed = given is not None
         self._reader = RegisteredSchema(0, "AVRO", given) if given is not None else own or _newest(origin)
@@ -180,7 +180,7 @@ class _JsonReading:
 
     type = "JSON"
 
-    def __init__(self, schema: StructType, options: Mapping[str, str]) -> None:
+    def __init__(self, schema: pa.Schema, options: Mapping[str, str]) -> None:
         self._json = JsonDecoder(schema, options)
 
     def check(self) -> None:
@@ -203,10 +203,11 @@ def _newest(origin: Origin) -> RegisteredSchema | None:
 
 
 @lru_cache(maxsize=1024)  # a decoder is made for every task, and a plan is the same for all of them
-def _compiled(writer: RegisteredSchema, reader: RegisteredSchema | None, columns: str, closed: bool) -> Plan:
-    declared = StructType.fromJson(json.loads(columns))
+def _compiled(
+    writer: RegisteredSchema, reader: RegisteredSchema | None, columns: pa.Schema, closed: bool
+) -> Plan:
     resolved = None if reader is None else _parsed(reader)
-    return compile_resolved(_parsed(writer), resolved, declared, closed=closed)
+    return compile_resolved(_parsed(writer), resolved, columns, closed=closed)
 
 
 def _parsed(schema: RegisteredSchema) -> Avro:

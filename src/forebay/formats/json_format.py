@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pyspark.sql.types import StructType
+import pyarrow as pa
 
-from forebay.formats.batches import arrow_schema, decode_each
+from forebay.formats.batches import decode_each, readable
 from forebay.formats.case_mismatch import CaseCheck
 from forebay.formats.contract import NO_MORE, Decoded
 from forebay.formats.json_text import parse_exact, parse_fast
@@ -20,8 +20,8 @@ class JsonDecoder:
 
     native_options = NO_MORE
 
-    def __init__(self, schema: StructType, options: Mapping[str, str]) -> None:
-        self.schema = arrow_schema(schema)
+    def __init__(self, schema: pa.Schema, options: Mapping[str, str]) -> None:
+        self.schema = readable(schema)
         self._made_from = (schema, dict(options))
         self._row = row_converter(schema)
         self._case = CaseCheck(schema)

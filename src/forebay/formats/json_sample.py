@@ -11,18 +11,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from pyspark.sql.types import (
-    ArrayType,
-    BooleanType,
-    DataType,
-    DoubleType,
-    LongType,
-    StringType,
-    StructField,
-    StructType,
-    TimestampType,
-)
+import pyarrow as pa
 
+from forebay import column_types as types
 from forebay.formats.json_text import parse_fast
 from forebay.formats.refusal import MINUS_ZERO, Number, RefusedError
 
@@ -69,7 +60,7 @@ class Sample:
 class Guess:
     """Columns, and what has none: a path and why."""
 
-    columns: StructType
+    columns: pa.Schema
     left_out: tuple[str, ...]
     records: int
 
@@ -86,11 +77,11 @@ def guess(payloads: Iterable[bytes | None]) -> Guess:
             whole.see(value)
             records += 1
     left_out: list[str] = []
-    return Guess(_struct(whole, "", left_out), tuple(left_out), records)
+    return Guess(pa.schema(list(_struct(whole, "", left_out))), tuple(left_out), records)
 
 
-def _struct(sample: Sample, path: str, left_out: list[str]) -> StructType:
-    columns: list[StructField] = []
+def _struct(sample: Sample, path: str, left_out: list[str]) -> pa.StructType:
+    columns: list[pa.Field] = []
     taken: set[str] = set()
     for name, inner in sample.fields.items():
         place = f"{path}{name}"
@@ -100,28 +91,28 @@ def _struct(sample: Sample, path: str, left_out: list[str]) -> StructType:
         elif len(columns) == MAX_COLUMNS:
             left_out.append(f"{place} (there are more than {MAX_COLUMNS})")
         elif kind is not None:
-            columns.append(StructField(name, kind))
+            columns.append(pa.field(name, kind))
             taken.add(name.lower())
-    return StructType(columns)
+    return pa.struct(columns)
 
 
-def _type(sample: Sample, path: str, left_out: list[str]) -> DataType | None:
+def _type(sample: Sample, path: str, left_out: list[str]) -> pa.DataType | None:
     kinds = frozenset(sample.kinds)
     if not kinds:
-        return StringType()  # never anything but null
+        return types.STRING  # never anything but null
     if kinds == {"boolean"}:
-        return BooleanType()
+        return types.BOOLEAN
     if kinds == {"integer"}:
-        return LongType()
+        return types.BIGINT
     if kinds <= {"integer", "number"}:
-        return DoubleType()
+        return types.DOUBLE
     if kinds == {"moment"}:
-        return TimestampType()
+        return types.TIMESTAMP
     if kinds <= {"moment", "text"}:
-        return StringType()
+        return types.STRING
     if kinds == {"list"}:
         inner = _type(sample.items or Sample(), f"{path}[]", left_out)
-        return None if inner is None else ArrayType(inner)
+        return None if inner is None else types.array_of(inner)
     if kinds == {"object"}:
         struct = _struct(sample, f"{path}.", left_out)
         if len(struct):

@@ -4,60 +4,49 @@ from __future__ import annotations
 
 from typing import Any
 
-from pyspark.sql.types import (
-    ArrayType,
-    BooleanType,
-    DataType,
-    DateType,
-    DoubleType,
-    LongType,
-    MapType,
-    NullType,
-    StringType,
-    StructField,
-    StructType,
-    TimestampType,
-)
+import pyarrow as pa
 
-_PLAIN: dict[str, DataType] = {
-    "boolean": BooleanType(),
-    "integer": LongType(),
-    "number": DoubleType(),
-    "string": StringType(),
+from forebay import column_types as types
+
+_PLAIN: dict[str, pa.DataType] = {
+    "boolean": types.BOOLEAN,
+    "integer": types.BIGINT,
+    "number": types.DOUBLE,
+    "string": types.STRING,
 }
-_TEXTS: dict[str, DataType] = {"date-time": TimestampType(), "date": DateType()}
+_TEXTS: dict[str, pa.DataType] = {"date-time": types.TIMESTAMP, "date": types.DATE}
 
 
-def json_schema_columns(schema: Any) -> StructType:
-    """Each nullable: a JSON field may always be absent. What is of no one type is NullType."""
+def json_schema_columns(schema: Any) -> pa.Schema:
+    """Each nullable: a JSON field may always be absent. What is of no one type is NULL."""
     found = _type(schema, schema, ("#",))
-    return found if isinstance(found, StructType) else StructType([])
+    return pa.schema(list(found) if isinstance(found, pa.StructType) else [])
 
 
-def _type(schema: Any, root: Any, above: tuple[str, ...]) -> DataType:
+def _type(schema: Any, root: Any, above: tuple[str, ...]) -> pa.DataType:
     if not isinstance(schema, dict):
-        return NullType()
+        return types.NULL
     if isinstance(target := schema.get("$ref"), str):
         # A schema that contains itself has no end, and a column's type has one.
-        return NullType() if target in above else _type(_target(target, root), root, (*above, target))
+        return types.NULL if target in above else _type(_target(target, root), root, (*above, target))
     for word in ("oneOf", "anyOf"):
         if isinstance(branches := schema.get(word), list):
             others = [branch for branch in branches if branch != {"type": "null"}]
-            return _type(others[0], root, above) if len(others) == 1 else NullType()
+            return _type(others[0], root, above) if len(others) == 1 else types.NULL
     kind = schema.get("type", "object" if "properties" in schema else None)
     if isinstance(kind, list):
         kinds = [name for name in kind if name != "null"]
         kind = kinds[0] if len(kinds) == 1 else None
     match kind:
         case "object" if isinstance(properties := schema.get("properties"), dict) and properties:
-            return StructType([StructField(n, _type(s, root, above)) for n, s in properties.items()])
+            return pa.struct([pa.field(n, _type(s, root, above)) for n, s in properties.items()])
         case "object" if isinstance(more := schema.get("additionalProperties"), dict):
-            return MapType(StringType(), _type(more, root, above))
+            return types.map_of(types.STRING, _type(more, root, above))
         case "array":
-            return ArrayType(_type(schema.get("items"), root, above))
+            return types.array_of(_type(schema.get("items"), root, above))
         case "string":
-            return _TEXTS.get(str(schema.get("format")), StringType())
-    return _PLAIN.get(str(kind), NullType())
+            return _TEXTS.get(str(schema.get("format")), types.STRING)
+    return _PLAIN.get(str(kind), types.NULL)
 
 
 def _target(reference: str, root: Any) -> Any:

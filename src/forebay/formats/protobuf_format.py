@@ -11,12 +11,12 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import pyarrow as pa
 from google.protobuf.descriptor import Descriptor
 from google.protobuf.message import DecodeError
-from pyspark.sql.types import StructType
 
 from forebay.errors import UnsupportedSqlError
-from forebay.formats.batches import arrow_schema, decode_each
+from forebay.formats.batches import decode_each, readable
 from forebay.formats.contract import Decoded, Kind, NativeLesson
 from forebay.formats.protobuf_explain import explain
 from forebay.formats.protobuf_files import FilesError, add_files
@@ -54,12 +54,12 @@ class ProtobufDecoder:
 
     def __init__(
         self,
-        schema: StructType,
+        schema: pa.Schema,
         options: Mapping[str, str],
         resolve: Resolve | None = None,
         met: Met | None = None,
     ) -> None:
-        self.schema = arrow_schema(schema)
+        self.schema = readable(schema)
         self._made_from = (schema, dict(options), resolve, met)
         self._columns = schema
         self._resolve = resolve

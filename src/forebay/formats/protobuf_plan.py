@@ -16,23 +16,12 @@ import base64
 import difflib
 from typing import Any
 
+import pyarrow as pa
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
-from pyspark.sql.types import (
-    ArrayType,
-    BinaryType,
-    BooleanType,
-    DataType,
-    LongType,
-    MapType,
-    StringType,
-    StructField,
-    StructType,
-    TimestampType,
-)
 
+from forebay import column_types as types
 from forebay.errors import UnsupportedSqlError
 from forebay.formats.protobuf_reading import TYPES, YEARS, columns_for, reading, wire
-from forebay.formats.scalars import BITS
 
 Plan = list[dict[str, Any]]
 
@@ -52,7 +41,7 @@ _NOT_NULL = "NOT NULL, but the field is missing"
 _REQUIRED = "required, but the field is missing"
 
 
-def compile_plan(message: Descriptor, columns: StructType, *, complete: bool) -> Plan:
+def compile_plan(message: Descriptor, columns: pa.Schema, *, complete: bool) -> Plan:
     """UnsupportedSqlError if a column cannot be read from the message.
 
     `complete`: the schema is all that the records can have, so a column that is not in it is a mistake.
@@ -65,7 +54,7 @@ class _Compiler:
     def __init__(self, complete: bool) -> None:
         self._complete = complete
 
-    def message(self, message: Descriptor, columns: StructType, path: str) -> Plan:
+    def message(self, message: Descriptor, columns: pa.Schema | pa.StructType, path: str) -> Plan:
         fields = message.fields_by_name
         plan: Plan = []
         shared: dict[int, int] = {}
@@ -93,7 +82,7 @@ class _Compiler:
                     plan.append(_unsetting(field, oneof))
         return plan
 
-    def _absent(self, message: Descriptor, column: StructField, where: str) -> None:
+    def _absent(self, message: Descriptor, column: pa.Field, where: str) -> None:
         if not self._complete and column.nullable:
             return
         near = difflib.get_close_matches(column.name, [field.name for field in message.fields], 1, 0.6)
@@ -103,26 +92,26 @@ class _Compiler:
             remedy=f"did you mean '{near[0]}'?" if near else f"it has: {names or 'no field at all'}",
         )
 
-    def _field(self, field: FieldDescriptor, column: StructField, path: str) -> dict[str, Any]:
+    def _field(self, field: FieldDescriptor, column: pa.Field, path: str) -> dict[str, Any]:
         if _is_map(field):
-            return self._map(field, column.dataType, path)
+            return self._map(field, column.type, path)
         if field.is_repeated:
-            if not isinstance(column.dataType, ArrayType):
-                raise self._unfit(field, column.dataType, path)
-            return {"repeated": True, **self._value(field, column.dataType.elementType, f"{path}[]")}
-        return self._value(field, column.dataType, path) | _when_absent(field, column.nullable)
+            if not isinstance(column.type, pa.ListType):
+                raise self._unfit(field, column.type, path)
+            return {"repeated": True, **self._value(field, column.type.value_type, f"{path}[]")}
+        return self._value(field, column.type, path) | _when_absent(field, column.nullable)
 
-    def _value(self, field: FieldDescriptor, column: DataType, path: str) -> dict[str, Any]:
+    def _value(self, field: FieldDescriptor, column: pa.DataType, path: str) -> dict[str, Any]:
         """One value of the field, whether it is repeated or not."""
         found = reading(field, column) if field.message_type is None else self._part(field, column, path)
         if found is None:
             raise self._unfit(field, column, path)
         return {"wire": wire(field), "type": TYPES[field.type], **found}
 
-    def _part(self, field: FieldDescriptor, column: DataType, path: str) -> dict[str, Any] | None:
+    def _part(self, field: FieldDescriptor, column: pa.DataType, path: str) -> dict[str, Any] | None:
         message = field.message_type
         match message.full_name, column:
-            case (_, StructType()):
+            case (_, pa.StructType()):
                 return {
                     "as": "struct",
                     "columns": column.names,
@@ -130,20 +119,20 @@ class _Compiler:
                 }
             case (name, _) if name in _WRAPPERS:
                 return self._only(message.fields_by_name["value"], column, path)
-            case (name, BinaryType()) if name == _ANY:
+            case (name, types.BINARY) if name == _ANY:
                 return self._only(message.fields_by_name["value"], column, path)
-            case (name, TimestampType()) if name == _TIMESTAMP:
+            case (name, types.TIMESTAMP) if name == _TIMESTAMP:
                 return {"as": "timestamp", "expected": f"TIMESTAMP {YEARS}"}
-            case (name, LongType()) if name == _DURATION:
+            case (name, types.BIGINT) if name == _DURATION:
                 return {
                     "as": "duration",
                     "expected": "BIGINT (microseconds of a duration within 10,000 years)",
                 }
-            case (name, StringType()) if name in _JSON:
+            case (name, types.STRING) if name in _JSON:
                 return {"as": "json", "json": _JSON[name], "expected": "STRING (JSON)"}
         return None
 
-    def _only(self, field: FieldDescriptor, column: DataType, path: str) -> dict[str, Any]:
+    def _only(self, field: FieldDescriptor, column: pa.DataType, path: str) -> dict[str, Any]:
         """A message that stands for its one field."""
         inner = self._value(field, column, path)
         return {
@@ -159,14 +148,14 @@ class _Compiler:
             ],
         }
 
-    def _map(self, field: FieldDescriptor, column: DataType, path: str) -> dict[str, Any]:
+    def _map(self, field: FieldDescriptor, column: pa.DataType, path: str) -> dict[str, Any]:
         key, value = (field.message_type.fields_by_name[name] for name in ("key", "value"))
-        if not isinstance(column, MapType):
+        if not isinstance(column, pa.MapType):
             raise self._unfit(field, column, path)
-        if not isinstance(column.keyType, (StringType, BooleanType, *BITS)):
-            raise self._unfit(key, column.keyType, f"{path}[] (the key)")
-        to_key = self._value(key, column.keyType, f"{path}[] (the key)")
-        to_value = self._value(value, column.valueType, f"{path}[]")
+        if column.key_type not in (types.STRING, types.BOOLEAN, *types.BITS):
+            raise self._unfit(key, column.key_type, f"{path}[] (the key)")
+        to_key = self._value(key, column.key_type, f"{path}[] (the key)")
+        to_value = self._value(value, column.item_type, f"{path}[]")
         # An entry has both, whatever its bytes leave out.
         absent = {"default": {}} if value.message_type is not None else {"default": _zero(value)}
         return {
@@ -177,8 +166,8 @@ class _Compiler:
             "value": {"number": 2, "name": "value", "column": 1, **to_value, **absent},
         }
 
-    def _unfit(self, field: FieldDescriptor, column: DataType, path: str) -> UnsupportedSqlError:
-        declared = "STRUCT" if isinstance(column, StructType) else column.simpleString().upper()
+    def _unfit(self, field: FieldDescriptor, column: pa.DataType, path: str) -> UnsupportedSqlError:
+        declared = "STRUCT" if isinstance(column, pa.StructType) else types.type_name(column)
         return UnsupportedSqlError(
             f"column {path} is declared {declared}, which cannot be read from what the schema has: {_named(field)}",
             remedy=f"declare it as {_columns_for(field, '[]' in path)}",

@@ -9,24 +9,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import pyarrow as pa
 from google.protobuf.descriptor import EnumDescriptor, FieldDescriptor
-from pyspark.sql.types import (
-    BinaryType,
-    BooleanType,
-    ByteType,
-    DataType,
-    DecimalType,
-    DoubleType,
-    FloatType,
-    IntegerType,
-    LongType,
-    ShortType,
-    StringType,
-    TimestampNTZType,
-    TimestampType,
-)
 
-from forebay.formats.scalars import BITS
+from forebay import column_types as types
 
 F = FieldDescriptor
 YEARS = "(years 0001 to 9999)"
@@ -71,39 +57,39 @@ def wire(field: FieldDescriptor) -> str:
     return _WIRES.get(name, name)
 
 
-def reading(field: FieldDescriptor, column: DataType) -> dict[str, Any] | None:
+def reading(field: FieldDescriptor, column: pa.DataType) -> dict[str, Any] | None:
     """The conversion's part of a plan's node; None if there is none."""
     kind = TYPES[field.type]
     match kind, column:
-        case ("bool", BooleanType()):
+        case ("bool", types.BOOLEAN):
             return {"as": "boolean"}
-        case ("enum", StringType()):
+        case ("enum", types.STRING):
             return _names(field.enum_type)
-        case ("enum", IntegerType() | LongType()):
+        case ("enum", types.INT | types.BIGINT):
             return {"as": "integer"} | _within(kind, column)
-        case (_, ByteType() | ShortType() | IntegerType() | LongType()) if kind in _INTEGERS:
+        case (_, types.TINYINT | types.SMALLINT | types.INT | types.BIGINT) if kind in _INTEGERS:
             return {"as": "integer"} | _within(kind, column)
-        case (_, FloatType()) if kind in _INTEGERS:
+        case (_, types.FLOAT) if kind in _INTEGERS:
             return {"as": "real", "bits": 32} | _within(kind, None)
-        case (_, DoubleType()) if kind in _INTEGERS:
+        case (_, types.DOUBLE) if kind in _INTEGERS:
             return {"as": "real"} | _within(kind, None)
-        case (_, DecimalType()) if kind in _INTEGERS:
+        case (_, pa.Decimal128Type()) if kind in _INTEGERS:
             return {"as": "decimal", "precision": column.precision, "scale": column.scale} | _decimal(
                 kind, column
             )
-        case (_, TimestampType()) if kind in _INTEGERS and kind.endswith("64"):
+        case (_, types.TIMESTAMP) if kind in _INTEGERS and kind.endswith("64"):
             return {"as": "millis", "expected": f"TIMESTAMP {YEARS}"}
-        case (_, TimestampNTZType()) if kind in _INTEGERS and kind.endswith("64"):
+        case (_, types.TIMESTAMP_NTZ) if kind in _INTEGERS and kind.endswith("64"):
             return {"as": "millis", "expected": f"TIMESTAMP_NTZ {YEARS}"}
-        case ("float", FloatType() | DoubleType()) | ("double", DoubleType()):
+        case ("float", types.FLOAT | types.DOUBLE) | ("double", types.DOUBLE):
             return {"as": "float"}
-        case ("string", StringType()):
+        case ("string", types.STRING):
             return {"as": "string", "utf8": "malformed"}
-        case ("string", BinaryType()):
+        case ("string", types.BINARY):
             return {"as": "binary", "utf8": "malformed"}
-        case ("bytes", StringType()):
+        case ("bytes", types.STRING):
             return {"as": "string", "utf8": "unfit", "expected": "STRING (UTF-8)"}
-        case ("bytes", BinaryType()):
+        case ("bytes", types.BINARY):
             return {"as": "binary"}
     return None
 
@@ -113,26 +99,26 @@ def columns_for(field: FieldDescriptor) -> str:
     return _COLUMNS[TYPES[field.type]]
 
 
-def _within(kind: str, column: DataType | None) -> dict[str, Any]:
+def _within(kind: str, column: pa.DataType | None) -> dict[str, Any]:
     """The numbers that are both of the field's type and of the column's; nothing if that is all of them."""
     limits = {}
     low, high = _LIMITS.get(kind, _WHOLE[kind in _UNSIGNED])
     if kind in _LIMITS:
         limits = {"low": low, "high": high, "expected": f"{kind} (an integer from {low} to {high})"}
-    end = 2 ** (BITS[type(column)] - 1) if column is not None else 2**64
+    end = 2 ** (types.BITS[column] - 1) if column is not None else 2**64
     if end - 1 < high:
-        name = column.simpleString().upper() if column is not None else ""
+        name = types.type_name(column) if column is not None else ""
         expected = f"{name} (an integer from {-end} to {end - 1})"
         limits = {"low": max(low, -end), "high": end - 1, "expected": expected}
     return limits
 
 
-def _decimal(kind: str, column: DecimalType) -> dict[str, Any]:
+def _decimal(kind: str, column: pa.Decimal128Type) -> dict[str, Any]:
     """The field's own limits, and the digits that the column has left of its point."""
     limits = _within(kind, None)
     most = 10 ** (column.precision - column.scale) - 1
     if most < limits.get("high", 2**64 - 1):
-        expected = f"{column.simpleString().upper()} (exact, no rounding)"
+        expected = f"{types.type_name(column)} (exact, no rounding)"
         limits = {"low": max(limits.get("low", -most), -most), "high": most, "expected": expected}
     return limits
 

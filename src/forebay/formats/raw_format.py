@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pyspark.sql.types import BinaryType, StringType, StructType
+import pyarrow as pa
 
+from forebay import column_types as types
 from forebay.errors import UnsupportedSqlError
-from forebay.formats.batches import arrow_schema, decode_each
+from forebay.formats.batches import decode_each, readable
 from forebay.formats.contract import NO_MORE, Decoded
 from forebay.formats.refusal import RefusedError, malformed, mismatch
 
@@ -21,13 +22,13 @@ class RawDecoder:
 
     native_options = NO_MORE
 
-    def __init__(self, schema: StructType, options: Mapping[str, str]) -> None:
-        if len(schema) != 1 or not isinstance(schema[0].dataType, BinaryType | StringType):
+    def __init__(self, schema: pa.Schema, options: Mapping[str, str]) -> None:
+        if len(schema) != 1 or schema[0].type not in (types.BINARY, types.STRING):
             raise UnsupportedSqlError("FORMAT raw has exactly one column, of type BINARY or STRING")
-        self.schema = arrow_schema(schema)
+        self.schema = readable(schema)
         self._made_from = (schema, dict(options))
         self._column = schema[0]
-        self._text = isinstance(schema[0].dataType, StringType)
+        self._text = schema[0].type == types.STRING
 
     def __reduce__(self) -> tuple[Any, ...]:
         return RawDecoder, self._made_from

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from pyspark.sql.types import StructType
+import pyarrow as pa
 
 from forebay.errors import OptionConflictError, RecordError
 from forebay.formats.contract import Decoder, Kind
@@ -22,9 +22,7 @@ REGISTERED = ("avro", "json", "protobuf")
 """The formats that have schemas in a registry."""
 
 
-def registered_decoder(
-    format: str, schema: StructType, options: Mapping[str, str], origin: Origin
-) -> Decoder:
+def registered_decoder(format: str, schema: pa.Schema, options: Mapping[str, str], origin: Origin) -> Decoder:
     """UnsupportedSqlError if the format is none of those."""
     if format != "protobuf":
         return FramedDecoder(format, schema, options, origin)
@@ -41,7 +39,7 @@ def registered_decoder(
 class Watching:
     """Holds each schema that is met against those that the source is from. Pickles."""
 
-    def __init__(self, origin: Origin, columns: StructType, message: str | None) -> None:
+    def __init__(self, origin: Origin, columns: pa.Schema, message: str | None) -> None:
         self._made_from = (origin, columns, message)
         self._origin = origin
         self._watch = Watch(origin, columns, message)

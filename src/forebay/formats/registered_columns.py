@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
+import pyarrow as pa
 from google.protobuf.descriptor import Descriptor
-from pyspark.sql.types import NullType, StructField, StructType
 
+from forebay import column_types as types
 from forebay.errors import UnsupportedSqlError
 from forebay.formats.avro_columns import avro_columns
 from forebay.formats.avro_diff import changes
@@ -20,8 +21,8 @@ from forebay.formats.schema_diff import Change, column_changes
 from forebay.registry import RegisteredSchema
 
 
-def columns_of(schema: RegisteredSchema, message: str | None = None, *, aliases: bool = False) -> StructType:
-    """What cannot be a column is NullType. `aliases`: the other names of Avro's fields are there as well."""
+def columns_of(schema: RegisteredSchema, message: str | None = None, *, aliases: bool = False) -> pa.Schema:
+    """What cannot be a column is of type NULL. `aliases`: the other names of Avro's fields are there as well."""
     if schema.type == "AVRO":
         return _avro(parsed(schema), aliases)
     if schema.type == "PROTOBUF":
@@ -36,7 +37,7 @@ def differences(old: RegisteredSchema, new: RegisteredSchema, message: str | Non
     return column_changes(columns_of(old, message), columns_of(new, message))
 
 
-def renamed(schema: RegisteredSchema, columns: StructType) -> Iterator[tuple[str, str]]:
+def renamed(schema: RegisteredSchema, columns: pa.Schema) -> Iterator[tuple[str, str]]:
     """Columns that the schema has under a name that is not a column: the old name and the new one."""
     if schema.type != "AVRO":
         return
@@ -62,14 +63,14 @@ def registered_message(schema: RegisteredSchema, name: str | None) -> Descriptor
     return find_message(files, {MESSAGE: name or ""}) if name or first is None else first
 
 
-def _avro(record: Avro, aliases: bool) -> StructType:
+def _avro(record: Avro, aliases: bool) -> pa.Schema:
     found = []
     for field, part in zip(record.fields, record.parts, strict=True):
         alone = Avro("record", fields=(field,), parts=(part,))
         try:
             column = avro_columns(alone)[0]
         except UnsupportedSqlError:
-            column = StructField(field.name, NullType())
+            column = pa.field(field.name, types.NULL)
         names = (field.name, *field.aliases) if aliases else (field.name,)
-        found += [StructField(name, column.dataType, column.nullable) for name in names]
-    return StructType(found)
+        found += [pa.field(name, column.type, column.nullable) for name in names]
+    return pa.schema(found)

@@ -13,23 +13,9 @@ from collections.abc import Callable
 from decimal import Context, Decimal, DecimalException, Inexact, InvalidOperation
 from typing import Any
 
-from pyspark.sql.types import (
-    BinaryType,
-    BooleanType,
-    ByteType,
-    DataType,
-    DateType,
-    DecimalType,
-    DoubleType,
-    FloatType,
-    IntegerType,
-    LongType,
-    ShortType,
-    StringType,
-    TimestampNTZType,
-    TimestampType,
-)
+import pyarrow as pa
 
+from forebay import column_types as types
 from forebay.errors import UnsupportedSqlError
 from forebay.formats.refusal import MINUS_ZERO, Number, unfit
 from forebay.formats.temporal import timestamp, to_days
@@ -37,7 +23,6 @@ from forebay.formats.temporal import timestamp, to_days
 Convert = Callable[[Any], Any]
 
 _NUMBERS = (int, float, Number)  # and not bool
-BITS = {ByteType: 8, ShortType: 16, IntegerType: 32, LongType: 64}
 NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
 """A number as JSON writes it; the same everywhere, so `+1`, `01`, `.5` and `NaN` are none."""
 
@@ -45,30 +30,30 @@ _FLOAT_END = float(2**128 - 2**103)
 """The first magnitude that rounds to infinity: half a step above the largest FLOAT."""
 
 
-def scalar(data_type: DataType) -> Convert:
+def scalar(data_type: pa.DataType) -> Convert:
     """The converter for a type without parts; UnsupportedSqlError if there is none."""
     match data_type:
-        case BooleanType():
+        case types.BOOLEAN:
             return _boolean
-        case ByteType() | ShortType() | IntegerType() | LongType():
+        case types.TINYINT | types.SMALLINT | types.INT | types.BIGINT:
             return _integer(data_type)
-        case FloatType():
+        case types.FLOAT:
             return _real("FLOAT", nearest_float)
-        case DoubleType():
+        case types.DOUBLE:
             return _real("DOUBLE", float)
-        case DecimalType():
+        case pa.Decimal128Type():
             return _decimal(data_type)
-        case StringType():
+        case types.STRING:
             return _string
-        case BinaryType():
+        case types.BINARY:
             return _binary
-        case DateType():
+        case types.DATE:
             return to_days
-        case TimestampType():
+        case types.TIMESTAMP:
             return timestamp(zoned=True)
-        case TimestampNTZType():
+        case types.TIMESTAMP_NTZ:
             return timestamp(zoned=False)
-    raise UnsupportedSqlError(f"a column of type {data_type.simpleString().upper()} cannot be read")
+    raise UnsupportedSqlError(f"a column of type {types.type_name(data_type)} cannot be read")
 
 
 def _boolean(value: Any) -> bool:
@@ -83,9 +68,9 @@ def _string(value: Any) -> str:
     raise unfit("STRING", value)
 
 
-def _integer(data_type: DataType) -> Convert:
-    end = 2 ** (BITS[type(data_type)] - 1)
-    expected = f"{data_type.simpleString().upper()} (an integer from {-end} to {end - 1})"
+def _integer(data_type: pa.DataType) -> Convert:
+    end = 2 ** (types.BITS[data_type] - 1)
+    expected = f"{types.type_name(data_type)} (an integer from {-end} to {end - 1})"
 
     def convert(value: Any) -> int:
         # type() and not isinstance(): True is an int, and 1 is not what somebody meant by it.
@@ -133,11 +118,11 @@ def nearest_float(value: int | float | Number) -> float:
     return found
 
 
-def _decimal(data_type: DecimalType) -> Convert:
+def _decimal(data_type: pa.Decimal128Type) -> Convert:
     """Exact by construction: any digit that would have to be rounded away raises Inexact."""
     exact = Context(prec=data_type.precision, traps=[Inexact, InvalidOperation])
     unit = Decimal((0, (1,), -data_type.scale))
-    expected = f"{data_type.simpleString().upper()} (exact, no rounding)"
+    expected = f"{types.type_name(data_type)} (exact, no rounding)"
 
     def convert(value: Any) -> Decimal:
         kind = type(value)

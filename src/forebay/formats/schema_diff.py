@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from pyspark.sql.types import ArrayType, DataType, MapType, NullType, StructType
+import pyarrow as pa
+
+from forebay import column_types as types
 
 OTHER_TYPE = "another type"
 
@@ -31,7 +33,7 @@ def in_a_line(changes: Sequence[Change]) -> str:
     return "; ".join(map(str, changes)) or "they have the same fields"
 
 
-def column_changes(old: StructType, new: StructType) -> list[Change]:
+def column_changes(old: pa.Schema, new: pa.Schema) -> list[Change]:
     """In the order of the new columns, what was removed at the end."""
     before, after = type_words(old), type_words(new)
     found = [
@@ -42,34 +44,34 @@ def column_changes(old: StructType, new: StructType) -> list[Change]:
     return found + [Change(path, kind, "", "removed") for path, kind in before.items() if path not in after]
 
 
-def type_words(columns: StructType) -> dict[str, str]:
+def type_words(columns: pa.Schema) -> dict[str, str]:
     """Every field in the columns, by its path, with its type in words."""
     return dict(_paths(columns, ""))
 
 
-def _paths(kind: DataType, path: str) -> Iterator[tuple[str, str]]:
+def _paths(kind: pa.Schema | pa.DataType, path: str) -> Iterator[tuple[str, str]]:
     match kind:
-        case StructType():
-            for field in kind.fields:
+        case pa.StructType() | pa.Schema():
+            for field in kind:
                 where = f"{path}.{field.name}" if path else field.name
-                yield where, _words(field.dataType)
-                yield from _paths(field.dataType, where)
-        case ArrayType():
-            yield from _paths(kind.elementType, f"{path}[]")
-        case MapType():
-            yield from _paths(kind.valueType, f"{path}[]")
+                yield where, _words(field.type)
+                yield from _paths(field.type, where)
+        case pa.ListType():
+            yield from _paths(kind.value_type, f"{path}[]")
+        case pa.MapType():
+            yield from _paths(kind.item_type, f"{path}[]")
 
 
-def _words(kind: DataType) -> str:
+def _words(kind: pa.DataType) -> str:
     """A type without what is inside of it, which has lines of its own."""
     match kind:
-        case NullType():
+        case types.NULL:
             return "no one type"
-        case StructType():
+        case pa.StructType():
             return "STRUCT"
-        case ArrayType():
-            return f"ARRAY<{_words(kind.elementType)}>"
-        case MapType():
-            return f"MAP<{_words(kind.keyType)}, {_words(kind.valueType)}>"
+        case pa.ListType():
+            return f"ARRAY<{_words(kind.value_type)}>"
+        case pa.MapType():
+            return f"MAP<{_words(kind.key_type)}, {_words(kind.item_type)}>"
         case _:
-            return str(kind.simpleString()).upper()
+            return types.type_name(kind)

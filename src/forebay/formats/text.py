@@ -5,43 +5,34 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from pyspark.sql.types import (
-    ArrayType,
-    BooleanType,
-    DoubleType,
-    FloatType,
-    MapType,
-    StructField,
-    StructType,
-    TimestampNTZType,
-    TimestampType,
-)
+import pyarrow as pa
 
+from forebay import column_types as types
 from forebay.errors import UnsupportedSqlError
 from forebay.formats.refusal import Number, unfit
-from forebay.formats.scalars import BITS, NUMBER, Convert, scalar
+from forebay.formats.scalars import NUMBER, Convert, scalar
 
 _INTEGER = re.compile(r"-?(?:0|[1-9][0-9]{0,19})")
 _BOOLEANS = {"true": True, "false": False}
 
 
-def text_converter(column: StructField) -> Convert:
+def text_converter(column: pa.Field) -> Convert:
     """The converter for a column; UnsupportedSqlError if its type has no notation in one field."""
-    data_type = column.dataType
+    data_type = column.type
     match data_type:
-        case ArrayType() | MapType() | StructType():
-            kind = data_type.typeName().upper()
+        case pa.ListType() | pa.MapType() | pa.StructType():
+            kind = types.type_name(data_type).partition("<")[0]
             raise UnsupportedSqlError(
                 f"column {column.name}: {kind} cannot be written in one CSV field",
                 remedy="read it as STRING, or use FORMAT json",
             )
-        case BooleanType():
+        case types.BOOLEAN:
             return _boolean
-        case FloatType() | DoubleType():
+        case types.FLOAT | types.DOUBLE:
             return _real(scalar(data_type))
-        case TimestampType() | TimestampNTZType():
+        case types.TIMESTAMP | types.TIMESTAMP_NTZ:
             return _integer_first(scalar(data_type))
-        case _ if type(data_type) in BITS:
+        case _ if data_type in types.BITS:
             return _integer_first(scalar(data_type))
         case _:
             return scalar(data_type)

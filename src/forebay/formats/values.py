@@ -10,11 +10,12 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any, Protocol
 
-from pyspark.sql.types import ArrayType, DataType, DecimalType, FloatType, MapType, StringType, StructType
+import pyarrow as pa
 
+from forebay import column_types as types
 from forebay.errors import UnsupportedSqlError
 from forebay.formats.refusal import RefusedError, describe, malformed, mismatch, shorten, unfit
-from forebay.formats.scalars import BITS, Convert, scalar
+from forebay.formats.scalars import Convert, scalar
 
 
 class Ambiguous(dict[str, Any]):
@@ -25,7 +26,7 @@ class Ambiguous(dict[str, Any]):
         self.repeated = {name for name, count in Counter(name for name, _ in pairs).items() if count > 1}
 
 
-def row_converter(schema: StructType) -> Convert:
+def row_converter(schema: pa.Schema) -> Convert:
     """From one top-level value to the list of the columns' values."""
     columns = fields_converter(schema)
 
@@ -46,42 +47,42 @@ class Described(Protocol):
     def items(self) -> Described: ...
     @property
     def values(self) -> Described: ...
-    def scalar(self, column: DataType) -> Convert | None: ...
+    def scalar(self, column: pa.DataType) -> Convert | None: ...
 
 
-def converter(data_type: DataType, known: Described | None = None) -> Convert:
+def converter(data_type: pa.DataType, known: Described | None = None) -> Convert:
     """From one value that is not null to what Arrow holds for it."""
     match data_type:
-        case StructType():
+        case pa.StructType():
             return _struct(data_type, known)
-        case ArrayType():
+        case pa.ListType():
             return _array(data_type, known and known.items)
-        case MapType():
+        case pa.MapType():
             return _map(data_type, known and known.values)
         case _:
             return (known and known.scalar(data_type)) or scalar(data_type)
 
 
-def needs_digits(data_type: DataType) -> bool:
+def needs_digits(data_type: pa.Schema | pa.DataType) -> bool:
     """Whether a number must be known as it was written: a DECIMAL is exact, and a FLOAT is rounded once."""
-    return any(isinstance(part, DecimalType | FloatType) for part in _parts(data_type))
+    return any(part == types.FLOAT or isinstance(part, pa.Decimal128Type) for part in _parts(data_type))
 
 
-def _parts(data_type: DataType) -> Iterator[DataType]:
+def _parts(data_type: pa.Schema | pa.DataType) -> Iterator[pa.DataType]:
     yield data_type
     match data_type:
-        case StructType():
+        case pa.StructType() | pa.Schema():
             for field in data_type:
-                yield from _parts(field.dataType)
-        case ArrayType():
-            yield from _parts(data_type.elementType)
-        case MapType():
-            yield from _parts(data_type.valueType)
+                yield from _parts(field.type)
+        case pa.ListType():
+            yield from _parts(data_type.value_type)
+        case pa.MapType():
+            yield from _parts(data_type.item_type)
 
 
-def fields_converter(schema: StructType, known: Described | None = None) -> Convert:
+def fields_converter(schema: pa.Schema | pa.StructType, known: Described | None = None) -> Convert:
     fields = [
-        (field.name, converter(field.dataType, known and known.field(field.name)), not field.nullable)
+        (field.name, converter(field.type, known and known.field(field.name)), not field.nullable)
         for field in schema
     ]
     names = {field.name for field in schema}
@@ -109,9 +110,9 @@ def fields_converter(schema: StructType, known: Described | None = None) -> Conv
     return convert
 
 
-def _struct(data_type: StructType, known: Described | None) -> Convert:
+def _struct(data_type: pa.StructType, known: Described | None) -> Convert:
     columns = fields_converter(data_type, known)
-    names = data_type.fieldNames()
+    names = data_type.names
 
     def convert(value: Any) -> dict[str, Any]:
         if not isinstance(value, dict):
@@ -121,9 +122,9 @@ def _struct(data_type: StructType, known: Described | None) -> Convert:
     return convert
 
 
-def _array(data_type: ArrayType, known: Described | None) -> Convert:
-    to_element = converter(data_type.elementType, known)
-    required = not data_type.containsNull
+def _array(data_type: pa.ListType, known: Described | None) -> Convert:
+    to_element = converter(data_type.value_type, known)
+    required = not data_type.value_field.nullable
 
     def convert(value: Any) -> list[Any]:
         if type(value) is not list:
@@ -145,10 +146,10 @@ def _array(data_type: ArrayType, known: Described | None) -> Convert:
     return convert
 
 
-def _map(data_type: MapType, known: Described | None) -> Convert:
-    to_key = _key(data_type.keyType)
-    to_value = converter(data_type.valueType, known)
-    required = not data_type.valueContainsNull
+def _map(data_type: pa.MapType, known: Described | None) -> Convert:
+    to_key = _key(data_type.key_type)
+    to_value = converter(data_type.item_type, known)
+    required = not data_type.item_field.nullable
 
     def convert(value: Any) -> list[tuple[Any, Any]]:
         if not isinstance(value, dict):
@@ -173,12 +174,12 @@ def _map(data_type: MapType, known: Described | None) -> Convert:
     return convert
 
 
-def _key(data_type: DataType) -> Convert:
+def _key(data_type: pa.DataType) -> Convert:
     """JSON writes every key as a string: integers are read from it, in their one usual spelling."""
-    if isinstance(data_type, StringType):
+    if data_type == types.STRING:
         return scalar(data_type)
-    if type(data_type) not in BITS:
-        kind = data_type.simpleString().upper()
+    if data_type not in types.BITS:
+        kind = types.type_name(data_type)
         raise UnsupportedSqlError(f"a MAP with keys of type {kind} cannot be read: STRING or an integer type")
     to_integer = scalar(data_type)
 

@@ -4,36 +4,28 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pyspark.sql.types import (
-    BinaryType,
-    IntegerType,
-    LongType,
-    MapType,
-    StringType,
-    StructField,
-    StructType,
-    TimestampType,
-)
+import pyarrow as pa
 
+from forebay import column_types as types
 from forebay.errors import OptionConflictError, OptionValueError, UnsupportedSqlError
 from forebay.formats.debezium_format import CHANGE
 from forebay.kafka.options import INCLUDES
 from forebay.options import Options
 
-METADATA = StructType(
+METADATA = pa.schema(
     [
-        StructField("_partition", IntegerType(), nullable=False),
-        StructField("_offset", LongType(), nullable=False),
-        StructField("_timestamp", TimestampType(), nullable=True),
+        pa.field("_partition", types.INT, nullable=False),
+        pa.field("_offset", types.BIGINT, nullable=False),
+        pa.field("_timestamp", types.TIMESTAMP, nullable=True),
     ]
 )
-HEADERS = StructField("_headers", MapType(StringType(), BinaryType()), nullable=True)
-RAW_COLUMNS = StructType([StructField("key", BinaryType()), StructField("value", BinaryType())])
+HEADERS = pa.field("_headers", types.map_of(types.STRING, types.BINARY), nullable=True)
+RAW_COLUMNS = pa.schema([pa.field("key", types.BINARY), pa.field("value", types.BINARY)])
 CHANGE_LOG = "debezium-json"  # the format whose rows are changes, each with a weight
 
 _INCLUDED = {
-    "key": StructField("_key", BinaryType(), nullable=True),
-    **{field.name.removeprefix("_"): field for field in (*METADATA.fields, HEADERS)},
+    "key": pa.field("_key", types.BINARY, nullable=True),
+    **{field.name.removeprefix("_"): field for field in (*METADATA, HEADERS)},
 }
 
 
@@ -46,18 +38,18 @@ class Layout:
     """
 
     declared: tuple[tuple[str, int], ...]  # ("key" or "value", its place there)
-    keys: StructType
-    values: StructType
-    added: tuple[tuple[str, StructField], ...]  # ("partition", _partition INT NOT NULL), …
-    schema: StructType  # all of them, in order
+    keys: pa.Schema
+    values: pa.Schema
+    added: tuple[tuple[str, pa.Field], ...]  # ("partition", _partition INT NOT NULL), …
+    schema: pa.Schema  # all of them, in order
 
 
-def layout(columns: StructType, options: Options) -> Layout:
+def layout(columns: pa.Schema, options: Options) -> Layout:
     """UnsupportedSqlError or OptionError where the options do not fit the columns."""
     columns = declared_columns(columns, options)
     key_names = _key_names(columns, options)
     declared: list[tuple[str, int]] = []
-    parts: dict[str, list[StructField]] = {"key": [], "value": []}
+    parts: dict[str, list[pa.Field]] = {"key": [], "value": []}
     for field in columns:
         part = "key" if field.name.lower() in key_names else "value"
         declared.append((part, len(parts[part])))
@@ -68,16 +60,16 @@ def layout(columns: StructType, options: Options) -> Layout:
             remedy="CREATE SOURCE t (key BINARY, value BINARY) …, each BINARY or STRING",
         )
     added = _added(columns, options)
-    full = StructType([*columns.fields, *(field for _, field in added)])
-    return Layout(tuple(declared), StructType(parts["key"]), StructType(parts["value"]), added, full)
+    full = pa.schema([*columns, *(field for _, field in added)])
+    return Layout(tuple(declared), pa.schema(parts["key"]), pa.schema(parts["value"]), added, full)
 
 
-def declared_columns(columns: StructType, options: Options) -> StructType:
+def declared_columns(columns: pa.Schema, options: Options) -> pa.Schema:
     """Format raw knows its columns by itself."""
-    return columns if columns.fields or options["format"] != "raw" else RAW_COLUMNS
+    return columns if len(columns) or options["format"] != "raw" else RAW_COLUMNS
 
 
-def _key_names(columns: StructType, options: Options) -> set[str]:
+def _key_names(columns: pa.Schema, options: Options) -> set[str]:
     if not options["key.columns"]:
         return {"key"} if options["format"] == "raw" else set()
     known = {field.name.lower() for field in columns}
@@ -92,9 +84,9 @@ def _key_names(columns: StructType, options: Options) -> set[str]:
     return set(wanted)
 
 
-def _added(columns: StructType, options: Options) -> tuple[tuple[str, StructField], ...]:
+def _added(columns: pa.Schema, options: Options) -> tuple[tuple[str, pa.Field], ...]:
     """What the format and the options add behind the declared columns, no two of a name."""
-    found: list[tuple[str, StructField, str]] = []
+    found: list[tuple[str, pa.Field, str]] = []
     if options["format"] == CHANGE_LOG:
         found += [("value", field, "format") for field in CHANGE]
     if options["include.metadata"]:
@@ -105,8 +97,8 @@ def _added(columns: StructType, options: Options) -> tuple[tuple[str, StructFiel
         option = f"include.{what}.as"
         if options[option] is not None:
             kind = _INCLUDED[what]
-            found.append((what, StructField(options[option], kind.dataType, kind.nullable), option))
-    taken = {field.name.lower() for field in columns.fields}
+            found.append((what, pa.field(options[option], kind.type, kind.nullable), option))
+    taken = {field.name.lower() for field in columns}
     for _, field, option in found:
         if field.name.lower() in taken:
             raise OptionConflictError(

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from pyspark.sql.types import StructType
+import pyarrow as pa
 
 from forebay.backoff import Backoff, with_backoff
 from forebay.connectors.contract import (
@@ -121,7 +121,7 @@ class KafkaSource(SourceConnector):
     def change_log(self) -> bool:
         return bool(self.options["format"] == CHANGE_LOG)
 
-    def full_schema(self) -> StructType:
+    def full_schema(self) -> pa.Schema:
         return layout(self.config.schema, self.options).schema
 
     def open(self) -> None:

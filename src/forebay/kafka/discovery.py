@@ -9,8 +9,9 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from pyspark.sql.types import BinaryType, StructField, StructType
+import pyarrow as pa
 
+from forebay import column_types as types
 from forebay.connectors.contract import Discovered, SourceConfig
 from forebay.errors import NoColumnsError, UnsupportedSqlError
 from forebay.formats import json_sample
@@ -35,7 +36,7 @@ from forebay.registry import Origin, Version, newest, origin
 
 SAMPLE = 1_000  # records
 GLANCE = 100  # of them, for a note: a statement that needs none should not wait for more
-VALUE = StructType([StructField("value", BinaryType())])
+VALUE = pa.schema([pa.field("value", types.BINARY)])
 ReadValues = Callable[[int], Sequence[bytes | None]]
 """The newest values of a source, at most so many."""
 
@@ -108,7 +109,7 @@ def _from_sample(read_values: ReadValues, *, framed: bool) -> Discovered:
     return Discovered(found.columns, f"a sample of {found.records:,} records", notes)
 
 
-def case_notes(columns: StructType, options: Options, read_values: ReadValues) -> tuple[str, ...]:
+def case_notes(columns: pa.Schema, options: Options, read_values: ReadValues) -> tuple[str, ...]:
     """Which columns are NULL in a few of the newest records only because these write the name in another case."""
     check, changes = CaseCheck(layout(columns, options).values), options["format"] == CHANGE_LOG
     found: Counter[Mismatch] = Counter()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from pyspark.sql.types import StructField, StructType
+import pyarrow as pa
 
 from forebay.connectors.contract import SourceConfig
 from forebay.errors import OptionConflictError, UnsupportedSqlError
@@ -43,13 +43,13 @@ def evolved(config: SourceConfig, options: Options, schema_id: int) -> SourceCon
     values = watch.evolved(registry(schemas.settings).schema(schema_id))
     fields = [
         values[place] if part == "value" else parts.keys[place] for part, place in parts.declared
-    ] + values.fields[len(parts.values) :]
+    ] + list(values)[len(parts.values) :]
     _check_names(fields)
     since = ", ".join(map(str, dict.fromkeys((*options[SINCE], schema_id))))
-    return replace(config, schema=StructType(fields), options={**config.options, SINCE: since})
+    return replace(config, schema=pa.schema(fields), options={**config.options, SINCE: since})
 
 
-def _check_names(fields: list[StructField]) -> None:
+def _check_names(fields: list[pa.Field]) -> None:
     names = [field.name.lower() for field in fields]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:

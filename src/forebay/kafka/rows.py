@@ -8,12 +8,11 @@ from typing import Any
 
 import pyarrow as pa
 from confluent_kafka import Message
-from pyspark.sql.types import StructField, StructType
 
 from forebay.connectors.contract import RawRecord, RejectedRecord, SourceBatch
 from forebay.errors import UnsupportedSqlError
 from forebay.formats import FORMATS, BadRecord, Decoded, Decoder, Kind, decoder, key_decoder
-from forebay.formats.batches import arrow_schema
+from forebay.formats.batches import readable
 from forebay.formats.contract import Checked, NativeLesson, Teacher
 from forebay.formats.registered import REGISTERED, registered_decoder
 from forebay.kafka.columns import CHANGE_LOG, HEADERS, layout
@@ -35,7 +34,7 @@ class RowDecoder:
     is skipped, whatever its key; one whose value is bad is rejected for that, whatever its key.
     """
 
-    def __init__(self, columns: StructType, options: Options) -> None:
+    def __init__(self, columns: pa.Schema, options: Options) -> None:
         self._format, self._key_format = options["format"], options["key.format"] or "raw"
         for name in (self._format, self._key_format):
             if name not in FORMATS:
@@ -53,7 +52,7 @@ class RowDecoder:
         decoded = len(self._layout.values) or self._format == CHANGE_LOG
         self._values = self._value_decoder(origin(options)) if decoded else None
         self._keys = self._key_decoder(origin(options, "key")) if len(self._layout.keys) else None
-        self.schema: pa.Schema = arrow_schema(self._layout.schema)
+        self.schema: pa.Schema = readable(self._layout.schema)
 
     def _value_decoder(self, schemas: Origin | None) -> Decoder:
         if schemas is not None:
@@ -64,7 +63,7 @@ class RowDecoder:
         keys = self._layout.keys
         if self._key_format == "raw" and len(keys) == 1:
             # The whole key is the column: a fault in it is one of "key".
-            keys = StructType([StructField("key", keys[0].dataType, keys[0].nullable)])
+            keys = pa.schema([pa.field("key", keys[0].type, keys[0].nullable)])
         if schemas is not None and self._key_format in REGISTERED:
             return registered_decoder(self._key_format, keys, self._key_options, schemas)
         return key_decoder(self._key_format, keys, self._key_options)
@@ -266,10 +265,9 @@ def _timestamps(messages: Sequence[Message]) -> pa.Array:
 
 def _headers(messages: Sequence[Message]) -> pa.Array:
     """A map has one value a key: the last, as Kafka's own `lastHeader` has it."""
-    return pa.array([list(dict(m.headers() or ()).items()) for m in messages], _HEADERS)
+    return pa.array([list(dict(m.headers() or ()).items()) for m in messages], HEADERS.type)
 
 
-_HEADERS = arrow_schema(StructType([HEADERS])).field(0).type
 _OF_RECORD: dict[str, Any] = {
     "key": lambda messages: pa.array([m.key() for m in messages], pa.binary()),
     "partition": lambda messages: pa.array([m.partition() for m in messages], pa.int32()),

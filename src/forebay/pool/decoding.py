@@ -57,7 +57,7 @@ def refusing(handler: Callable[[Any], Awaitable[Any]]) -> Callable[[Any], Awaita
 
 
 class _Rows:
-    """By a decoder of `forebay.formats`, which needs PySpark's types: loaded only here."""
+    """By a decoder of `forebay.formats`, loaded only where one is wanted."""
 
     def __init__(self, options: Options) -> None:
         from forebay.formats.registered import registered_decoder
@@ -126,7 +126,7 @@ def _columns(options: Options) -> Any:
 
 def _declared(text: str) -> Any:
     """As CREATE SOURCE reads them: there is one grammar of columns."""
-    from pyspark.sql.types import StructField, StructType
+    import pyarrow as pa
 
     from forebay.sql import CreateSource, parse_one
 
@@ -139,6 +139,4 @@ def _declared(text: str) -> Any:
             remedy=error.remedy or "for example columns='id BIGINT, name STRING'",
         ) from None
     assert isinstance(statement, CreateSource)
-    return StructType(
-        [StructField(column.name, column.type, column.nullable) for column in statement.columns]
-    )
+    return pa.schema([pa.field(column.name, column.type, column.nullable) for column in statement.columns])

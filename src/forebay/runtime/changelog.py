@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -16,20 +17,21 @@ from pyspark.sql.types import ArrayType, DataType, LongType, MapType, StructFiel
 from forebay import sql
 from forebay.connectors.contract import SourceConnector
 from forebay.errors import ChangeLogError, UnsupportedSqlError
+from forebay.source.spark_types import to_spark, type_from_spark
 from forebay.sql import WEIGHT
 from forebay.views.table import ViewTable
 
 
-def row_schema(connector: SourceConnector) -> StructType:
+def row_schema(connector: SourceConnector) -> pa.Schema:
     """The columns that a view sees: of a change log those of the row and its weight, not those of the change."""
     full = connector.full_schema()
     if not connector.change_log:
         return full
-    own = {field.name for field in connector.config.schema.fields} | {WEIGHT}
-    return StructType([field for field in full.fields if field.name in own])
+    own = {*connector.config.schema.names, WEIGHT}
+    return pa.schema([field for field in full if field.name in own])
 
 
-def only(frame: DataFrame, schema: StructType) -> DataFrame:
+def only(frame: DataFrame, schema: pa.Schema) -> DataFrame:
     """The source's frame with these columns alone."""
     return frame if frame.columns == schema.names else frame.select(*map(_column, schema.names))
 
@@ -38,12 +40,12 @@ def of(connector: SourceConnector, spark: Callable[[], SparkSession]) -> sql.Cha
     """What planning must know of this source."""
     schema = row_schema(connector)
     shown = set(schema.names) - {WEIGHT}
-    hidden = {field.name.lower() for field in connector.full_schema().fields if field.name not in shown}
+    hidden = {name.lower() for name in connector.full_schema().names if name not in shown}
 
-    def type_of(expression: str, alias: str) -> DataType:
-        nullable = StructType([StructField(f.name, f.dataType, True) for f in schema.fields])
+    def type_of(expression: str, alias: str) -> pa.DataType:
+        nullable = to_spark(pa.schema([field.with_nullable(True) for field in schema]))
         empty = spark().createDataFrame(spark().sparkContext.emptyRDD(), nullable)
-        return empty.alias(alias).selectExpr(f"({expression})").schema[0].dataType
+        return type_from_spark(empty.alias(alias).selectExpr(f"({expression})").schema[0].dataType)
 
     return sql.ChangeLog(hidden, type_of)
 

@@ -117,11 +117,11 @@ class Describer:
         rows = [
             (
                 field.name,
-                sql.type_name(field.dataType),
+                sql.type_name(field.type),
                 "YES" if field.nullable else "NO",
                 mark.text if mark and mark.column.lower() == field.name.lower() else "",
             )
-            for field in connector.full_schema().fields
+            for field in connector.full_schema()
         ]
         options = connector.options
         notes = [f"Connector: {statement.connector}"]

@@ -10,10 +10,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from pyspark.sql.types import DateType, StructField, StructType, TimestampNTZType, TimestampType
+import pyarrow as pa
 
 from forebay import sql
 from forebay.catalog import Catalog, Definition
+from forebay.column_types import DATE, TIMESTAMP, TIMESTAMP_NTZ
 from forebay.connectors.contract import Discovered, Offsets, SourceConfig, SourceConnector
 from forebay.connectors.registry import ConnectorRegistry
 from forebay.deadletter.policy import DEAD_LETTER, ErrorPolicy, SourceFolder
@@ -91,7 +92,7 @@ class Sources(KnownSources):
         discovered = None if statement.columns else connector.discover_schema()
         if discovered is not None and not discovered.fixed:
             connector.close()
-            columns = tuple(sql.Column(f.name, f.dataType, f.nullable) for f in discovered.columns.fields)
+            columns = tuple(sql.Column(f.name, f.type, f.nullable) for f in discovered.columns)
             statement = replace(statement, columns=columns)
             connector = self._connector(statement)
         if pinned := connector.pinned():
@@ -137,7 +138,7 @@ class Sources(KnownSources):
         with self._evolving:
             connector, statement = self.connector(name), self.statement(name)
             config = connector.evolved(schema_id)
-            columns = tuple(sql.Column(f.name, f.dataType, f.nullable) for f in config.schema.fields)
+            columns = tuple(sql.Column(f.name, f.type, f.nullable) for f in config.schema)
             options = {
                 key: sql.OptionValue(config.options.get(key, value.text))
                 for key, value in statement.options.items()
@@ -217,7 +218,7 @@ class Sources(KnownSources):
         return self._registry.make(self.config(statement))
 
     def config(self, statement: sql.CreateSource) -> SourceConfig:
-        columns = StructType([StructField(c.name, c.type, c.nullable) for c in statement.columns])
+        columns = pa.schema([pa.field(c.name, c.type, c.nullable) for c in statement.columns])
         given = {key: value.text for key, value in statement.options.items()}
         kind = self._registry.get(statement.connector)
         if statement.spelling == "from":
@@ -235,7 +236,7 @@ class Sources(KnownSources):
         delay = statement.watermark.delay_ms if statement.watermark else None
         if delay is None:
             delay = connector.options["watermark.max.out.of.orderness.ms"]
-        types = {field.name.lower(): field.dataType for field in connector.full_schema().fields}
+        types = {field.name.lower(): field.type for field in connector.full_schema()}
         found = types.get(column.lower())
         if found is None:
             raise OptionValueError(
@@ -243,7 +244,7 @@ class Sources(KnownSources):
                 option="event.time.column",
                 remedy="there are: " + ", ".join(types),
             )
-        if not isinstance(found, TimestampType | TimestampNTZType | DateType):
+        if found not in (TIMESTAMP, TIMESTAMP_NTZ, DATE):
             raise UnsupportedSqlError(
                 f"event time must be a TIMESTAMP, and '{column}' is {sql.type_name(found)}",
                 remedy=f"declare it as: {column} TIMESTAMP (ISO 8601 text or epoch milliseconds are read as one)",
@@ -325,8 +326,8 @@ class Sources(KnownSources):
 def told(discovered: Discovered) -> list[str]:
     """What was found, for people, in words that can be pasted into a statement."""
     columns = ", ".join(
-        f"{field.name} {sql.type_name(field.dataType)}{'' if field.nullable else ' NOT NULL'}"
-        for field in discovered.columns.fields
+        f"{field.name} {sql.type_name(field.type)}{'' if field.nullable else ' NOT NULL'}"
+        for field in discovered.columns
     )
     return [f"columns from {discovered.origin}: {columns}", *discovered.notes]
 

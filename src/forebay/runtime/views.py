@@ -17,7 +17,6 @@ from typing import Any
 import pyarrow as pa
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import StructType
 
 from forebay import sql
 from forebay.answers.types import schema_as_spark_returns
@@ -149,7 +148,7 @@ class Views:
         return added if adds_up_alike(self._spark(), name, columns, plain.spark_sql, added) else plain
 
     def _plan(
-        self, statement: sql.CreateView, columns: StructType | None = None, *, adding: bool = False
+        self, statement: sql.CreateView, columns: pa.Schema | None = None, *, adding: bool = False
     ) -> sql.ViewPlan:
         logs = {}
         for name in sql.tables(statement.query):
@@ -263,7 +262,7 @@ class Views:
         }
         if created_with is not None and not plan.plain:
             schemas = {
-                new: StructType([field for field in schemas[new] if field.name in created_with[name]])
+                new: pa.schema([field for field in schemas[new] if field.name in created_with[name]])
                 for name, new in temporary.items()
             }
         needed: dict[str, set[str]] = {}

@@ -28,8 +28,8 @@ from forebay.backoff import with_backoff
 from forebay.connectors.contract import Offsets, SourceBatch, SourceConfig, SourceConnector, Split
 from forebay.connectors.registry import default_registry
 from forebay.errors import OptionError, UnsupportedSqlError
-from forebay.formats.batches import arrow_schema
 from forebay.source import accounts
+from forebay.source.spark_types import from_spark, to_spark
 
 if TYPE_CHECKING:
     from forebay.deadletter.router import Router
@@ -80,12 +80,12 @@ class ForebaySource(DataSource):
 
     def schema(self) -> StructType:
         """Asked for when the user gave none: whatever the connector knows by itself."""
-        discovered = default_registry().make(self._config(StructType())).discover_schema()
+        discovered = default_registry().make(self._config(pa.schema([]))).discover_schema()
         if discovered is None:
             raise ValueError('FB1002: the columns are not known: give them with .schema("id BIGINT, …")')
-        return default_registry().make(self._config(discovered.columns)).full_schema()
+        return to_spark(default_registry().make(self._config(discovered.columns)).full_schema())
 
-    def _config(self, schema: StructType) -> SourceConfig:
+    def _config(self, schema: pa.Schema) -> SourceConfig:
         name = self.options.get(SOURCE_NAME, "spark")
         connector = self.options.get("connector", "kafka")
         given = {key: text for key, text in self.options.items() if key not in _OWN_KEYS}
@@ -93,23 +93,23 @@ class ForebaySource(DataSource):
         return SourceConfig(name, connector, given, schema)
 
     def _for_workers(self, schema: StructType) -> SourceConfig:
-        config = self._config(self._declared(schema))
+        config = self._config(self._declared(from_spark(schema)))
         return replace(config, options=default_registry().make(config).for_workers())
 
-    def _declared(self, schema: StructType) -> StructType:
+    def _declared(self, schema: pa.Schema) -> pa.Schema:
         """The columns to decode: what Spark asks for, without those the source itself adds at the end."""
         if COLUMNS in self.options:
-            return StructType.fromJson(json.loads(self.options[COLUMNS]))
-        asked = schema.fields
+            return from_spark(StructType.fromJson(json.loads(self.options[COLUMNS])))
+        asked = list(schema)
         for count in range(len(asked), 0, -1):
-            declared = StructType(asked[:count])
+            declared = pa.schema(asked[:count])
             try:
                 full = default_registry().make(self._config(declared)).full_schema()
             except (UnsupportedSqlError, OptionError):
                 continue  # a column that the source adds is still among them
-            if full.names == [field.name for field in asked]:
+            if full.names == schema.names:
                 return declared
-        return StructType(asked)
+        return schema
 
     def streamReader(self, schema: StructType) -> ForebayStreamReader:
         return ForebayStreamReader(self._for_workers(schema), dict(self.options), schema)
@@ -135,7 +135,7 @@ class _Reading:
 
     def __init__(self, config: SourceConfig, options: dict[str, str], schema: StructType) -> None:
         self._config = config
-        self._schema = schema
+        self._schema = from_spark(schema)
         self._drain = options.get(DRAIN_FILE)
         self._parallelism = int(options.get(PARALLELISM) or os.cpu_count() or 1)
         self._start = options.get(START)
@@ -191,7 +191,7 @@ class _Reading:
 
     def _shaped(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """What Spark asked for of a connector's rows: some of their columns, or their sums."""
-        target, names = arrow_schema(self._schema), self._schema.names
+        target, names = self._schema, self._schema.names
         if self._partial is not None:
             from forebay.partial import Partial
             from forebay.source.partials import Adder

@@ -10,17 +10,18 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+import pyarrow as pa
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
-from pyspark.sql.types import StructField, StructType
 
+from forebay.source.spark_types import to_spark
 from forebay.sql import ViewPlan
 
 log = logging.getLogger("forebay.source")
 
 
-def needed_columns(spark: SparkSession, sources: Mapping[str, StructType], query: str) -> dict[str, set[str]]:
+def needed_columns(spark: SparkSession, sources: Mapping[str, pa.Schema], query: str) -> dict[str, set[str]]:
     """By the name that the query gives each source. Spark's own optimiser says what is left of them.
 
     Where it does not, every column is needed. A query that Spark refuses is refused by who runs it.
@@ -35,11 +36,11 @@ def needed_columns(spark: SparkSession, sources: Mapping[str, StructType], query
         return everything
 
 
-def adds_up_alike(spark: SparkSession, name: str, schema: StructType, query: str, added: ViewPlan) -> bool:
+def adds_up_alike(spark: SparkSession, name: str, schema: pa.Schema, query: str, added: ViewPlan) -> bool:
     """Whether a query over the source's sums has the same columns as over its rows, by Spark's own word."""
     assert added.partial is not None
     try:
-        with _empty(spark, {name: StructType([*schema.fields, *added.partial.fields(schema)])}):
+        with _empty(spark, {name: pa.schema([*schema, *added.partial.fields(schema)])}):
             return bool(spark.sql(query).schema == spark.sql(added.spark_sql).schema)
     except PySparkException as error:
         log.debug("a source cannot add up for a query: %s", error)
@@ -47,12 +48,12 @@ def adds_up_alike(spark: SparkSession, name: str, schema: StructType, query: str
 
 
 @contextmanager
-def _empty(spark: SparkSession, sources: Mapping[str, StructType]) -> Iterator[None]:
+def _empty(spark: SparkSession, sources: Mapping[str, pa.Schema]) -> Iterator[None]:
     """Each source as an empty temporary view."""
     try:
         for name, schema in sources.items():
             # Nullable, as a streaming source is: count(c) of a column without NULLs would need no column.
-            nullable = StructType([StructField(f.name, f.dataType, True) for f in schema.fields])
+            nullable = to_spark(pa.schema([field.with_nullable(True) for field in schema]))
             spark.createDataFrame(spark.sparkContext.emptyRDD(), nullable).createOrReplaceTempView(name)
         yield
     finally:
@@ -60,7 +61,7 @@ def _empty(spark: SparkSession, sources: Mapping[str, StructType]) -> Iterator[N
             spark.catalog.dropTempView(name)
 
 
-def _kept(plan: Any, sources: Mapping[str, StructType]) -> dict[str, set[str]] | None:
+def _kept(plan: Any, sources: Mapping[str, pa.Schema]) -> dict[str, set[str]] | None:
     used = _ids(plan.outputSet())
     leaves = []
     pending = [plan]

@@ -6,14 +6,15 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import ArrayType, BinaryType, MapType, StringType, StructField, StructType
 
 from forebay.condition import Condition
 from forebay.connectors.contract import Offsets, SourceConfig, SourceConnector
 from forebay.partial import Partial
 from forebay.source import datasource
+from forebay.source.spark_types import to_spark
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,7 @@ def streaming_frame(
     if partial is not None:
         needed = {*partial.keys, *(name for name, _ in partial.panes)}
     parts = partial.fields(full) if partial else []
-    sent = [*(field for field in full.fields if field.name in needed), *parts] or [_smallest(full)]
+    sent = [*(field for field in full if field.name in needed), *parts] or [_smallest(full)]
     own = {
         datasource.SOURCE_NAME: config.name,
         datasource.ACCOUNTS: str(accounts),
@@ -58,14 +59,14 @@ def streaming_frame(
         datasource.DRAIN_FILE: str(drain),
         datasource.PARALLELISM: str(spark.sparkContext.defaultParallelism),
         datasource.START: json.dumps(start),
-        datasource.COLUMNS: config.schema.json(),
+        datasource.COLUMNS: to_spark(config.schema).json(),
         "connector": config.connector,
     }
     if condition is not None:
         own[datasource.CONDITION] = condition.to_json()
     if partial is not None:
         own[datasource.PARTIAL] = partial.to_json()
-    reader = spark.readStream.format(datasource.FORMAT).schema(StructType(sent))
+    reader = spark.readStream.format(datasource.FORMAT).schema(to_spark(pa.schema(sent)))
     frame = reader.options(**connector.for_workers(), **own).load()
     names = {field.name for field in sent}
     frame = frame.select(
@@ -73,7 +74,7 @@ def streaming_frame(
             F.col(f"`{field.name}`")
             if field.name in names
             else F.lit(None).cast(field.dataType).alias(field.name)
-            for field in (*full.fields, *parts)
+            for field in to_spark(pa.schema([*full, *parts]))
         )
     )
     if event_time is not None:
@@ -86,14 +87,13 @@ def batch_frame(spark: SparkSession, config: SourceConfig, connector: SourceConn
     own = {
         datasource.SOURCE_NAME: config.name,
         datasource.PARALLELISM: str(spark.sparkContext.defaultParallelism),
-        datasource.COLUMNS: config.schema.json(),
+        datasource.COLUMNS: to_spark(config.schema).json(),
         "connector": config.connector,
     }
-    reader = spark.read.format(datasource.FORMAT).schema(connector.full_schema())
+    reader = spark.read.format(datasource.FORMAT).schema(to_spark(connector.full_schema()))
     return reader.options(**connector.for_workers(), **own).load()
 
 
-def _smallest(schema: StructType) -> StructField:
+def _smallest(schema: pa.Schema) -> pa.Field:
     """A column to count rows by, where a query needs none."""
-    wide = (StringType, BinaryType, ArrayType, MapType, StructType)
-    return next((field for field in schema.fields if not isinstance(field.dataType, wide)), schema.fields[0])
+    return next((field for field in schema if pa.types.is_primitive(field.type)), schema.field(0))

@@ -40,7 +40,7 @@ from forebay.sql.text import WEIGHT
 
 if TYPE_CHECKING:
     from forebay.sql.planning import ViewPlan, plan, plan_select
-    from forebay.sql.types import spark_type, type_name
+    from forebay.sql.types import arrow_type, type_name
     from forebay.sql.zsets import ChangeLog
 
 __all__ = [
@@ -69,6 +69,7 @@ __all__ = [
     "Subscribe",
     "ViewPlan",
     "Watermark",
+    "arrow_type",
     "meant_as_text",
     "parse",
     "parse_condition",
@@ -76,7 +77,6 @@ __all__ = [
     "plan",
     "plan_select",
     "query_text",
-    "spark_type",
     "tables",
     "to_sql",
     "type_name",
@@ -88,7 +88,7 @@ _WITH_SPARK = {
     "ViewPlan": "forebay.sql.planning",
     "plan": "forebay.sql.planning",
     "plan_select": "forebay.sql.planning",
-    "spark_type": "forebay.sql.types",
+    "arrow_type": "forebay.sql.types",
     "type_name": "forebay.sql.types",
 }
 

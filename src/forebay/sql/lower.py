@@ -181,7 +181,7 @@ class Lowering:
     def _columns(
         self, nodes: list[Any], included: dict[str, Any], options: dict[str, st.OptionValue]
     ) -> tuple[tuple[st.Column, ...], st.Watermark | None]:
-        from forebay.sql.types import spark_type  # a SELECT has no types, and need not wait for Spark's
+        from forebay.sql.types import arrow_type  # a SELECT has no types
 
         columns: dict[str, st.Column] = {}
         watermarks = [node for node in nodes if isinstance(node, ast.WatermarkSpec)]
@@ -192,7 +192,7 @@ class Lowering:
                 remedy = "names of columns differ in more than upper and lower case"
                 raise self._error(f"column '{node.name}' is declared twice", node.this, remedy)
             try:
-                kind = spark_type(node.args["kind"])
+                kind = arrow_type(node.args["kind"])
             except StatementError as error:
                 raise error.at(self._position(node.args["kind"]), self.script.text) from None
             columns[node.name.lower()] = st.Column(node.name, kind, node.args["nullable"])

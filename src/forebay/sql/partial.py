@@ -12,24 +12,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from pyspark.sql.types import (
-    BooleanType,
-    ByteType,
-    DataType,
-    DateType,
-    DecimalType,
-    DoubleType,
-    FloatType,
-    IntegerType,
-    ShortType,
-    StringType,
-    StructField,
-    StructType,
-    TimestampNTZType,
-    TimestampType,
-)
+import pyarrow as pa
 from sqlglot import exp
 
+from forebay import column_types as types
 from forebay.condition import Condition
 from forebay.partial import Function, Part, Partial
 from forebay.sql.ast import EventWindow, WindowTable
@@ -40,15 +26,15 @@ from forebay.sql.shape import Shape, aggregates, function_name, is_aggregate
 from forebay.sql.source_columns import SourceColumns
 from forebay.sql.window_tables import FLINK_BOUNDS
 from forebay.sql.windows import group_window, read_window
-from forebay.sql.zsets import FICKLE, INTEGERS
+from forebay.sql.zsets import FICKLE
 
 PREFIX = "_forebay_part_"
-_NUMBERS = (*INTEGERS, FloatType, DoubleType)
-_STAMPS = (TimestampType, TimestampNTZType)
-_TIMES = (*_STAMPS, DateType)
+_NUMBERS = (*types.BITS, types.FLOAT, types.DOUBLE)
+_STAMPS = (types.TIMESTAMP, types.TIMESTAMP_NTZ)
+_TIMES = (*_STAMPS, types.DATE)
 # What a WHERE alone looks at is a key here too: not worth it for what is another value in each row.
-_FEW = (BooleanType, ByteType, ShortType, IntegerType, DateType, StringType)
-_KEYS = (*_NUMBERS, *_TIMES, BooleanType, StringType, DecimalType)
+_FEW = (types.BOOLEAN, types.TINYINT, types.SMALLINT, types.INT, types.DATE, types.STRING)
+_KEYS = (*_NUMBERS, *_TIMES, types.BOOLEAN, types.STRING)
 
 
 @dataclass(frozen=True)
@@ -60,10 +46,10 @@ class Help:
     edits: tuple[Edit, ...] = ()
 
 
-def help_with(query: Any, found: Shape, schema: StructType, *, adding: bool) -> Help:
+def help_with(query: Any, found: Shape, schema: pa.Schema, *, adding: bool) -> Help:
     """How the source can help: by leaving out rows, and where `adding`, by adding up."""
-    columns = {field.name.lower(): field for field in schema.fields}
-    if not _is_plain(query) or len(columns) < len(schema.fields):
+    columns = {field.name.lower(): field for field in schema}
+    if not _is_plain(query) or len(columns) < len(schema):
         return Help()
     source = query.args["from_"].this
     own = {source.name.lower(), source.alias_or_name.lower(), ""}
@@ -73,7 +59,7 @@ def help_with(query: Any, found: Shape, schema: StructType, *, adding: bool) -> 
 
 
 def _adding(
-    query: Any, found: Shape, columns: dict[str, StructField], own: set[str], conditions: Conditions[DataType]
+    query: Any, found: Shape, columns: dict[str, pa.Field], own: set[str], conditions: Conditions[pa.DataType]
 ) -> Help | None:
     if any(name.startswith(PREFIX) for name in columns) or set(FLINK_BOUNDS) & set(columns):
         return None
@@ -134,7 +120,7 @@ def _where_span(query: Any) -> tuple[int, int]:
 
 def _merged(
     node: Any,
-    columns: dict[str, StructField],
+    columns: dict[str, pa.Field],
     own: set[str],
     parts: dict[tuple[Function, str, str], Part],
 ) -> str | None:
@@ -157,20 +143,20 @@ def _merged(
         return None
     if isinstance(node, exp.Count):
         return f"coalesce(sum({part('count', field.name, 'bigint')}), 0L)"
-    if isinstance(node, exp.Min | exp.Max) and isinstance(field.dataType, (*_NUMBERS, *_TIMES)):
+    if isinstance(node, exp.Min | exp.Max) and field.type in (*_NUMBERS, *_TIMES):
         which: Function = "min" if isinstance(node, exp.Min) else "max"
         return f"{which}({part(which, field.name, 'same')})"
-    if isinstance(node, exp.Sum) and isinstance(field.dataType, _NUMBERS):
-        kind: Literal["bigint", "double"] = "bigint" if isinstance(field.dataType, INTEGERS) else "double"
+    if isinstance(node, exp.Sum) and field.type in _NUMBERS:
+        kind: Literal["bigint", "double"] = "bigint" if field.type in types.BITS else "double"
         return f"sum({part('sum', field.name, kind)})"
-    if isinstance(node, exp.Avg) and isinstance(field.dataType, _NUMBERS):
+    if isinstance(node, exp.Avg) and field.type in _NUMBERS:
         total, count = part("sum", field.name, "double"), part("count", field.name, "bigint")
         return f"try_divide(sum({total}), sum({count}))"
     return None
 
 
 def _outside(
-    query: Any, columns: dict[str, StructField], own: set[str], aliases: set[str], answered: Any
+    query: Any, columns: dict[str, pa.Field], own: set[str], aliases: set[str], answered: Any
 ) -> tuple[set[str], dict[str, int]] | None:
     """Columns that the query looks at outside its aggregates; those that are only in a window have a pane.
 
@@ -196,14 +182,18 @@ def _outside(
         field = columns[name]
         call = column.find_ancestor(EventWindow)
         if call is not None:
-            width = _pane(query, call, column) if isinstance(field.dataType, _STAMPS) else None
+            width = _pane(query, call, column) if field.type in _STAMPS else None
             if width is None or panes.setdefault(field.name, width) != width:
                 return None
-        elif isinstance(field.dataType, _FEW if column.find_ancestor(exp.Where) else _KEYS):
+        elif _is_key(field.type, few=column.find_ancestor(exp.Where) is not None):
             keys.add(field.name)
         else:
             return None
     return (keys, {name: width for name, width in panes.items() if name not in keys})
+
+
+def _is_key(kind: pa.DataType, *, few: bool) -> bool:
+    return kind in _FEW if few else kind in _KEYS or isinstance(kind, pa.Decimal128Type)
 
 
 def _above(node: Any) -> Iterator[Any]:

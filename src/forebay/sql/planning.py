@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from pyspark.sql.types import StructType
+import pyarrow as pa
 from sqlglot import exp
 
 from forebay.condition import Condition
@@ -65,7 +65,7 @@ def plan(
     emit: Emit | None,
     mapping: Mapping[str, str] | None = None,
     change_logs: Mapping[str, ChangeLog] | None = None,
-    columns: StructType | None = None,
+    columns: pa.Schema | None = None,
     *,
     adding: bool = False,
 ) -> ViewPlan:

@@ -17,7 +17,7 @@ from forebay.sql.intervals import split_ms
 from forebay.sql.text import identifier
 
 if TYPE_CHECKING:
-    from pyspark.sql.types import DataType
+    import pyarrow as pa
 
 Emit: TypeAlias = Literal["changes", "window_close"]
 ObjectKind: TypeAlias = Literal["source", "view", "sink"]
@@ -35,7 +35,7 @@ class OptionValue:
 @dataclass(frozen=True)
 class Column:
     name: str
-    type: DataType
+    type: pa.DataType
     nullable: bool = True
 
 

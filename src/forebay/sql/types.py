@@ -1,13 +1,14 @@
-"""SQL types to Spark's and back."""
+"""SQL types to Arrow's and back."""
 
 from __future__ import annotations
 
 import re
 from typing import Any
 
-from pyspark.sql import types as spark
+import pyarrow as pa
 from sqlglot import exp
 
+from forebay import column_types as types
 from forebay.errors import UnsupportedSqlError
 from forebay.sql.elsewhere import instead_of, type_remedy
 from forebay.sql.text import identifier
@@ -16,48 +17,33 @@ _Type = exp.DataType.Type
 
 _TIMES = frozenset({_Type.TIMESTAMP, _Type.TIMESTAMPTZ, _Type.TIMESTAMPLTZ, _Type.TIMESTAMPNTZ})
 
-_SIMPLE: dict[Any, spark.DataType] = {
-    _Type.BOOLEAN: spark.BooleanType(),
-    _Type.TINYINT: spark.ByteType(),
-    _Type.SMALLINT: spark.ShortType(),
-    _Type.INT: spark.IntegerType(),
-    _Type.BIGINT: spark.LongType(),
-    _Type.FLOAT: spark.FloatType(),
-    _Type.DOUBLE: spark.DoubleType(),
-    _Type.DATE: spark.DateType(),
+_SIMPLE: dict[Any, pa.DataType] = {
+    _Type.BOOLEAN: types.BOOLEAN,
+    _Type.TINYINT: types.TINYINT,
+    _Type.SMALLINT: types.SMALLINT,
+    _Type.INT: types.INT,
+    _Type.BIGINT: types.BIGINT,
+    _Type.FLOAT: types.FLOAT,
+    _Type.DOUBLE: types.DOUBLE,
+    _Type.DATE: types.DATE,
     # To sqlglot, Spark's TIMESTAMP is the one with a time zone.
-    _Type.TIMESTAMP: spark.TimestampType(),
-    _Type.TIMESTAMPTZ: spark.TimestampType(),
-    _Type.TIMESTAMPLTZ: spark.TimestampType(),
-    _Type.TIMESTAMPNTZ: spark.TimestampNTZType(),
+    _Type.TIMESTAMP: types.TIMESTAMP,
+    _Type.TIMESTAMPTZ: types.TIMESTAMP,
+    _Type.TIMESTAMPLTZ: types.TIMESTAMP,
+    _Type.TIMESTAMPNTZ: types.TIMESTAMP_NTZ,
 }
 # Without a length: nobody would check it.
-_UNSIZED: dict[Any, spark.DataType] = {
-    _Type.TEXT: spark.StringType(),
-    _Type.VARCHAR: spark.StringType(),
-    _Type.CHAR: spark.StringType(),
-    _Type.BINARY: spark.BinaryType(),
-    _Type.VARBINARY: spark.BinaryType(),
-}
-
-_NAMES: dict[type[spark.DataType], str] = {
-    spark.BooleanType: "BOOLEAN",
-    spark.ByteType: "TINYINT",
-    spark.ShortType: "SMALLINT",
-    spark.IntegerType: "INT",
-    spark.LongType: "BIGINT",
-    spark.FloatType: "FLOAT",
-    spark.DoubleType: "DOUBLE",
-    spark.StringType: "STRING",
-    spark.BinaryType: "BINARY",
-    spark.DateType: "DATE",
-    spark.TimestampType: "TIMESTAMP",
-    spark.TimestampNTZType: "TIMESTAMP_NTZ",
+_UNSIZED: dict[Any, pa.DataType] = {
+    _Type.TEXT: types.STRING,
+    _Type.VARCHAR: types.STRING,
+    _Type.CHAR: types.STRING,
+    _Type.BINARY: types.BINARY,
+    _Type.VARBINARY: types.BINARY,
 }
 
 
-def spark_type(node: Any) -> spark.DataType:
-    """The Spark type of a parsed one. The error has no position yet: `.at()` gives it one."""
+def arrow_type(node: Any) -> pa.DataType:
+    """The type of a parsed one. The error has no position yet: `.at()` gives it one."""
     kind, parameters = node.this, node.expressions
     if kind in _TIMES:
         return _timestamp(node)
@@ -70,9 +56,9 @@ def spark_type(node: Any) -> spark.DataType:
     if kind == _Type.DECIMAL:
         return _decimal(parameters)
     if kind == _Type.ARRAY and len(parameters) == 1:
-        return spark.ArrayType(spark_type(parameters[0]), True)
+        return types.array_of(arrow_type(parameters[0]), True)
     if kind == _Type.MAP and len(parameters) == 2:
-        return spark.MapType(spark_type(parameters[0]), spark_type(parameters[1]), True)
+        return types.map_of(arrow_type(parameters[0]), arrow_type(parameters[1]), True)
     if kind == _Type.STRUCT and parameters:
         return _struct(parameters)
     raise _unsupported(f"type {_written(node)} is not supported", instead_of(_written(node)))
@@ -84,7 +70,7 @@ def _written(node: Any) -> str:
     return written if re.fullmatch(r"[\w\s(),<>:\[\]]*", written) else written.partition("(")[0]
 
 
-def _timestamp(node: Any) -> spark.DataType:
+def _timestamp(node: Any) -> pa.DataType:
     written = _written(node)
     precision = node.expressions[0].this.name if node.expressions else "6"
     if precision not in ("0", "1", "2", "3", "4", "5", "6"):
@@ -92,11 +78,11 @@ def _timestamp(node: Any) -> spark.DataType:
         raise _unsupported(message, "TIMESTAMP(6) or TIMESTAMP")
     # sqlglot reads over WITHOUT TIME ZONE. Any TIMESTAMP has the microseconds that it was written with.
     if "WITHOUT" in re.findall(r"\w+", written.upper()):
-        return spark.TimestampNTZType()
+        return types.TIMESTAMP_NTZ
     return _SIMPLE[node.this]
 
 
-def _without_length(node: Any) -> spark.DataType:
+def _without_length(node: Any) -> pa.DataType:
     found = _UNSIZED[node.this]
     # sqlglot drops the length of some.
     if "(" in _written(node):
@@ -105,7 +91,7 @@ def _without_length(node: Any) -> spark.DataType:
     return found
 
 
-def _decimal(parameters: list[Any]) -> spark.DataType:
+def _decimal(parameters: list[Any]) -> pa.DataType:
     numbers = [parameter.this.name for parameter in parameters]
     if len(numbers) > 2 or not all(number.isdigit() for number in numbers):
         raise _unsupported("DECIMAL takes a precision and a scale")
@@ -113,11 +99,11 @@ def _decimal(parameters: list[Any]) -> spark.DataType:
     scale = int(numbers[1]) if len(numbers) == 2 else 0
     if not 1 <= precision <= 38 or scale > precision:
         raise _unsupported(f"DECIMAL({precision},{scale}) is out of range: precision 1 to 38, scale up to it")
-    return spark.DecimalType(precision, scale)
+    return pa.decimal128(precision, scale)
 
 
-def _struct(fields: list[Any]) -> spark.DataType:
-    found: list[spark.StructField] = []
+def _struct(fields: list[Any]) -> pa.DataType:
+    found: list[pa.Field] = []
     for field in fields:
         if not isinstance(field, exp.ColumnDef) or field.args.get("kind") is None:
             raise _unsupported("a field of a STRUCT is written: name: TYPE [NOT NULL]")
@@ -127,27 +113,14 @@ def _struct(fields: list[Any]) -> spark.DataType:
         if not all(isinstance(kind, exp.NotNullColumnConstraint) for kind in constraints):
             raise _unsupported(f"field '{field.name}': the only constraint there is, is NOT NULL")
         nullable = all(kind.args.get("allow_null") for kind in constraints)
-        found.append(spark.StructField(field.name, spark_type(field.args["kind"]), nullable))
-    return spark.StructType(found)
+        found.append(pa.field(field.name, arrow_type(field.args["kind"]), nullable))
+    return pa.struct(found)
 
 
 def _unsupported(message: str, instead: str = "") -> UnsupportedSqlError:
     return UnsupportedSqlError(message, remedy=type_remedy(instead))
 
 
-def type_name(data_type: spark.DataType) -> str:
+def type_name(data_type: pa.DataType) -> str:
     """The type as SQL writes it: `ARRAY<STRING>`, `STRUCT<a: BIGINT NOT NULL>`."""
-    if isinstance(data_type, spark.DecimalType):
-        return f"DECIMAL({data_type.precision},{data_type.scale})"
-    if isinstance(data_type, spark.ArrayType):
-        return f"ARRAY<{type_name(data_type.elementType)}>"
-    if isinstance(data_type, spark.MapType):
-        return f"MAP<{type_name(data_type.keyType)}, {type_name(data_type.valueType)}>"
-    if isinstance(data_type, spark.StructType):
-        fields = (
-            f"{identifier(field.name)}: {type_name(field.dataType)}{'' if field.nullable else ' NOT NULL'}"
-            for field in data_type.fields
-        )
-        return f"STRUCT<{', '.join(fields)}>"
-    name = next((name for cls, name in _NAMES.items() if isinstance(data_type, cls)), None)
-    return name or str(data_type.simpleString()).upper()
+    return types.type_name(data_type, identifier)

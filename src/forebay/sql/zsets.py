@@ -12,9 +12,10 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any, Literal, NoReturn
 
-from pyspark.sql.types import ByteType, DataType, DecimalType, IntegerType, LongType, ShortType
+import pyarrow as pa
 from sqlglot import exp
 
+from forebay import column_types as types
 from forebay.sql.dialect import Forebay
 from forebay.sql.rewrite import Edit, apply_within, refuse
 from forebay.sql.shape import Shape, aggregates, function_name
@@ -26,7 +27,6 @@ from forebay.sql.windows import Kind
 Kept = Literal["rows", "groups"]
 
 _FROM_A_VIEW = "make a view that selects the rows, and compute it when you SELECT from that view"
-INTEGERS = (ByteType, ShortType, IntegerType, LongType)
 # A row that is taken back must be the row that was added: these would make it another one.
 FICKLE = frozenset(
     {"rand", "randn", "random", "uuid", "shuffle", "now", "current_timestamp", "current_date", "curdate"}
@@ -50,7 +50,7 @@ class ChangeLog:
     """
 
     hidden: Collection[str]
-    type_of: Callable[[str, str], DataType]
+    type_of: Callable[[str, str], pa.DataType]
 
 
 @dataclass(frozen=True)
@@ -147,13 +147,13 @@ def _aggregate(query: Any, node: Any, log: ChangeLog, edits: Collection[Edit]) -
     return Edit(start, end, _sum(query, node, name, text, count, kind))
 
 
-def _sum(query: Any, node: Any, name: str, text: str, count: str, kind: DataType) -> str:
+def _sum(query: Any, node: Any, name: str, text: str, count: str, kind: pa.DataType) -> str:
     """SUM or AVG, NULL where all values are, as SQL has it: a sum of 0 is not the same as none."""
-    if isinstance(kind, INTEGERS):
+    if kind in types.BITS:
         # Wider than what is summed: the smallest BIGINT has no counterpart to be taken back by.
         total = f"SUM(CAST(({text}) AS DECIMAL(20, 0)) * {WEIGHT})"
         result = f"CAST({total} AS {'BIGINT' if name == 'SUM' else 'DOUBLE'})"
-    elif isinstance(kind, DecimalType):
+    elif isinstance(kind, pa.Decimal128Type):
         result = f"SUM(IF({WEIGHT} < 0, -({text}), ({text})))"
     else:
         message = f"{name} of {type_name(kind)} over a change log: what is added and taken back would not cancel out"
@@ -161,7 +161,7 @@ def _sum(query: Any, node: Any, name: str, text: str, count: str, kind: DataType
     if name == "SUM":
         return f"CASE WHEN {count} <> 0 THEN {result} END"
     mean = f"{result} / NULLIF({count}, 0)"
-    if isinstance(kind, DecimalType):
+    if isinstance(kind, pa.Decimal128Type):
         mean = f"CAST({mean} AS DECIMAL({min(kind.precision + 4, 38)}, {min(kind.scale + 4, 38)}))"
     return f"({mean})"
 

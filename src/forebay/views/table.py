@@ -210,11 +210,9 @@ def _properties(query: str, batch: int) -> CommitProperties:
 
 
 def _arrow(schema: StructType) -> pa.Schema:
-    from pyspark.sql.pandas.types import to_arrow_schema
-    from pyspark.sql.types import StructField, StructType
+    from forebay.source.spark_types import from_spark
 
-    nullable = StructType([StructField(f.name, f.dataType, True) for f in schema.fields])
-    return to_arrow_schema(nullable, timezone="UTC")
+    return pa.schema([field.with_nullable(True) for field in from_spark(schema)])
 
 
 def _parquet_writer(
