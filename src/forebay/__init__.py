@@ -9,10 +9,10 @@ if TYPE_CHECKING:
     from forebay import errors
     from forebay.blackboard import Artifact, KafkaBlackboardStore
     from forebay.deadletter.letter import Letter
+    from forebay.deadletter.letters import DeadLetters
     from forebay.devstack import DevStack
     from forebay.errors import ForebayError
     from forebay.pool import Pool, Record
-    from forebay.runtime.dead_letters import DeadLetters
     from forebay.runtime.results import Result
     from forebay.runtime.session import Session, connect
     from forebay.runtime.status import QueryStatus, SourceLag, SourceStatus
@@ -42,7 +42,7 @@ __all__ = [
 # Loaded when first asked for: every Python worker of Spark imports this package, and needs none of it.
 _HOMES = {
     "Artifact": "forebay.blackboard",
-    "DeadLetters": "forebay.runtime.dead_letters",
+    "DeadLetters": "forebay.deadletter.letters",
     "DevStack": "forebay.devstack",
     "ForebayError": "forebay.errors",
     "KafkaBlackboardStore": "forebay.blackboard",

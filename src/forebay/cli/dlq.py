@@ -31,8 +31,8 @@ from forebay.files import Draft
 
 if TYPE_CHECKING:
     from forebay.deadletter.entry import Entry
+    from forebay.deadletter.letters import DeadLetters
     from forebay.deadletter.stats import Stats
-    from forebay.runtime.dead_letters import DeadLetters
     from forebay.runtime.home import Home
     from forebay.runtime.results import Result
 

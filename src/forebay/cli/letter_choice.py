@@ -17,7 +17,7 @@ from forebay.cli.inspect import DEFAULT_HOME
 from forebay.errors import MissingOptionError, OptionConflictError, UnsupportedSqlError
 
 if TYPE_CHECKING:
-    from forebay.runtime.dead_letters import DeadLetters
+    from forebay.deadletter.letters import DeadLetters
     from forebay.runtime.home import Home
 
 SourceOption = Annotated[

@@ -80,7 +80,7 @@ class CatalogTables:
     def _letters(self, wanted: set[str] | None) -> Iterator[pa.RecordBatch]:
         """Of these sources, or of all."""
         # Letters may be in a topic; a SELECT over a view need not wait for Kafka's client.
-        from forebay.runtime.dead_letters import DeadLetters
+        from forebay.deadletter.letters import DeadLetters
         from forebay.runtime.letter_owners import owner_of
 
         for name in self._sources.names():

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
     from forebay.answers.answer import Answer
     from forebay.connectors.contract import SourceConnector
+    from forebay.deadletter.letters import DeadLetters
     from forebay.deadletter.outcomes import Outcomes
-    from forebay.runtime.dead_letters import DeadLetters
     from forebay.sql import Select, Statement
     from forebay.views.changes import Subscription
 
@@ -164,7 +164,7 @@ class Home:
         self, source: str, *, topic: str | None = None, options: Mapping[str, str] | None = None
     ) -> DeadLetters:
         """As `Session.dead_letters`."""
-        from forebay.runtime.dead_letters import DeadLetters
+        from forebay.deadletter.letters import DeadLetters
         from forebay.runtime.letter_owners import owner_of
 
         owner = owner_of(source, self._sources, self._catalog, topic, options)
@@ -172,7 +172,7 @@ class Home:
 
     def dead_letters_in(self, topic: str, *, options: Mapping[str, str] | None = None) -> list[DeadLetters]:
         """As `Session.dead_letters_in`."""
-        from forebay.runtime.dead_letters import DeadLetters
+        from forebay.deadletter.letters import DeadLetters
         from forebay.runtime.letter_owners import owners_in
 
         owners = owners_in(topic, self._sources, self._catalog, options)

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from forebay import sql
+from forebay.deadletter.letters import DeadLetters
 from forebay.deadletter.recovery import RecoveryReport
 from forebay.deadletter.replay import ReplayReport
-from forebay.runtime.dead_letters import DeadLetters
+from forebay.deadletter.words import letters_of, recovery_words, replay_words
 from forebay.runtime.results import Result
 
 LetterStatement = (
     sql.ReplayDeadLetters | sql.DiscardDeadLetters | sql.ReopenDeadLetters | sql.RecoverDeadLetters
 )
-SHOWN = 10  # problems
 
 
 def letter_statement(statement: LetterStatement, letters: DeadLetters) -> Result:
@@ -36,10 +34,6 @@ def put(state: str, source: str, count: int, dry_run: bool) -> Result:
     return Result.of(("source", state, "dry_run"), [(source, count, dry_run)], [note])
 
 
-def letters_of(count: int) -> str:
-    return f"{count:,} letter{'' if count == 1 else 's'}"
-
-
 def replayed(report: ReplayReport) -> Result:
     row = {
         "source": report.source,
@@ -57,35 +51,6 @@ def replayed(report: ReplayReport) -> Result:
     return Result.of(tuple(row), [tuple(row.values())], replay_words(report))
 
 
-def replay_words(report: ReplayReport) -> list[str]:
-    """What a replay did, for people."""
-    verb = "would be sent" if report.dry_run else "sent"
-    lines = [f"{letters_of(report.sent)} of '{report.source}' {verb} to '{report.target}'"]
-    if report.found:
-        lines.append(
-            f"{letters_of(report.found)} had been sent by a replay that was killed, and were not sent again"
-        )
-    if report.not_open:
-        lines.append(f"{letters_of(report.not_open)} left out: replayed or discarded before")
-    if report.left:
-        lines.append(f"{letters_of(report.left)} left open by the repair")
-    if report.problem_count:
-        lines.append(f"{letters_of(report.problem_count)} could not be sent and stay open:")
-        lines += _some(report.problems, report.problem_count)
-    if report.refused_count:
-        lines.append(f"{report.refused_count:,} would be refused again:")
-        lines += _some(report.refused, report.refused_count)
-    elif report.judged and report.sent:
-        lines.append("the source would take " + ("it" if report.sent == 1 else "all of them"))
-    return lines
-
-
-def _some(letters: Sequence[tuple[str, str]], count: int) -> list[str]:
-    """The first of them, and how many more there are."""
-    lines = [f"  {id}: {why}" for id, why in letters[:SHOWN]]
-    return [*lines, f"  and {count - SHOWN:,} more"] if count > SHOWN else lines
-
-
 def recovered(report: RecoveryReport) -> Result:
     row = {
         "source": report.source,
@@ -95,18 +60,4 @@ def recovered(report: RecoveryReport) -> Result:
         "changed": report.changed,
         "dry_run": report.dry_run,
     }
-    verb = "can be written for" if report.dry_run else "written for"
-    lines = [f"{letters_of(report.recovered)} {verb} records that the rate limit kept out"]
-    if report.gone:
-        lines.append(f"{report.gone:,} are gone: the topic has lost them")
-    if report.changed:
-        lines.append(
-            f"{report.changed:,} are not bad any more: the source takes them now, or they were compacted away"
-        )
-    if report.ranges:
-        hidden = len(report.ranges) - SHOWN
-        more = f" and {hidden:,} more" if hidden > 0 else ""
-        lines.append(f"  in {', '.join(report.ranges[:SHOWN])}{more}")
-    if not report.kept_out:
-        lines = [f"the rate limit has kept nothing of '{report.source}' out"]
-    return Result.of(tuple(row), [tuple(row.values())], lines)
+    return Result.of(tuple(row), [tuple(row.values())], recovery_words(report))

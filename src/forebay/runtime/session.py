@@ -16,6 +16,7 @@ from forebay.answers.question import NeedsSpark
 from forebay.catalog import Catalog, QueryState
 from forebay.connectors.contract import Offsets, SourceCheckpoint
 from forebay.connectors.registry import ConnectorRegistry, default_registry
+from forebay.deadletter.letters import DeadLetters
 from forebay.deadletter.outcomes import Outcomes
 from forebay.deadletter.report import REPORT
 from forebay.errors import (
@@ -28,7 +29,6 @@ from forebay.errors import (
 from forebay.runtime.answering import Answers, explained, explained_by_spark
 from forebay.runtime.catalog_tables import CatalogTables
 from forebay.runtime.commits import GroupCommitter
-from forebay.runtime.dead_letters import DeadLetters
 from forebay.runtime.describe import Describer
 from forebay.runtime.failures import ours
 from forebay.runtime.health import HealthWatch

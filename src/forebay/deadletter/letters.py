@@ -17,6 +17,7 @@ from forebay.deadletter.entry import Condition, Entry, batch_of, everything, sch
 from forebay.deadletter.identity import Identity
 from forebay.deadletter.letter import Letter
 from forebay.deadletter.outcomes import Outcomes, State, mark_of
+from forebay.deadletter.owners import Owner
 from forebay.deadletter.reader import Letterbox, LetterReader, Place, Progress, silent
 from forebay.deadletter.repair import Repair, checked, function, merge_patch
 from forebay.deadletter.stats import Stats, count
@@ -27,7 +28,6 @@ from forebay.errors import (
     UnknownObjectError,
     UnsupportedSqlError,
 )
-from forebay.runtime.letter_owners import Owner
 
 if TYPE_CHECKING:
     import pyarrow as pa
