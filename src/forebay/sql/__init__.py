@@ -7,10 +7,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from forebay.sql.dialect import Forebay
+from forebay.sql.names import misspelled_function, unresolved
 from forebay.sql.parse import parse, parse_condition, parse_one
 from forebay.sql.pushdown import wanted
 from forebay.sql.quotes import meant_as_text
 from forebay.sql.render import to_sql
+from forebay.sql.rewrite import located
 from forebay.sql.statements import (
     AlterSource,
     Column,
@@ -69,7 +71,9 @@ __all__ = [
     "Subscribe",
     "ViewPlan",
     "Watermark",
+    "located",
     "meant_as_text",
+    "misspelled_function",
     "parse",
     "parse_condition",
     "parse_one",
@@ -80,6 +84,7 @@ __all__ = [
     "tables",
     "to_sql",
     "type_name",
+    "unresolved",
     "wanted",
 ]
 
