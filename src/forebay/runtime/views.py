@@ -238,9 +238,10 @@ class Views:
             if known is None:
                 raise unknown("source", name, self._sources.names())
             if known.kind != "source":
+                read = ", ".join(known.detail.get("sources", ())) or "its source"
                 raise UnsupportedSqlError(
                     f"'{name}' is a view, and a view over a view is not supported yet",
-                    remedy="select from the source instead; a plain SELECT can read any view",
+                    remedy=f"write the SELECT alone, which can read any view; or let this view read {read}, as '{name}' does",
                 )
 
     def _frame(
@@ -512,6 +513,7 @@ def _refused(
         if found is not None:
             found.remedy = f"{found.remedy} {remedy}".strip() if remedy else found.remedy
             return found
+        remedy = remedy or sql.on_a_stream(query, message)
     return UnsupportedSqlError(f"Spark refuses this query: {message}", remedy=remedy)
 
 

@@ -42,6 +42,7 @@ from forebay.sql.text import WEIGHT
 
 if TYPE_CHECKING:
     from forebay.sql.planning import ViewPlan, plan, plan_select
+    from forebay.sql.remedies import on_a_stream
     from forebay.sql.types import spark_type, type_name
     from forebay.sql.zsets import ChangeLog
 
@@ -74,6 +75,7 @@ __all__ = [
     "located",
     "meant_as_text",
     "misspelled_function",
+    "on_a_stream",
     "parse",
     "parse_condition",
     "parse_one",
@@ -91,6 +93,7 @@ __all__ = [
 _WITH_SPARK = {
     "ChangeLog": "forebay.sql.zsets",
     "ViewPlan": "forebay.sql.planning",
+    "on_a_stream": "forebay.sql.remedies",
     "plan": "forebay.sql.planning",
     "plan_select": "forebay.sql.planning",
     "spark_type": "forebay.sql.types",
