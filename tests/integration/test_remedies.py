@@ -115,7 +115,7 @@ def log(db: Session, cluster: Cluster) -> str:
     ("query", "remedy", "views", "select"),
     [
         ("SELECT max(n) AS m FROM (SELECT k, count(*) AS n FROM log GROUP BY k)", "make a view that selects the rows", ["SELECT * FROM log"], "SELECT max(n) FROM (SELECT k, count(*) AS n FROM {0} GROUP BY k)"),
-        ("SELECT k FROM (SELECT k FROM log)", "select from the source itself", ["SELECT k FROM log"], ""),
+        ("SELECT k FROM (SELECT k FROM log)", "write it as one SELECT", ["SELECT k FROM log"], ""),
         ("SELECT k FROM log UNION SELECT k FROM log", "a view of each part", ["SELECT k FROM log", "SELECT k FROM log"], "SELECT * FROM {0} UNION SELECT * FROM {1}"),
         ("SELECT a.k FROM log a JOIN log b ON a.id = b.id", "join the views", ["SELECT * FROM log", "SELECT * FROM log"], "SELECT a.k FROM {0} a JOIN {1} b ON a.id = b.id"),
         ("SELECT k, max(v) AS m FROM log GROUP BY k", "make a view that selects the rows", ["SELECT * FROM log"], "SELECT k, max(v) FROM {0} GROUP BY k"),

@@ -26,7 +26,7 @@ from forebay.sql.windows import Kind
 Kept = Literal["rows", "groups"]
 
 _FROM_A_VIEW = "make a view that selects the rows, and compute it when you SELECT from that view"
-_ONE_SELECT = f"select from the source itself, without a subquery, or {_FROM_A_VIEW}"
+_ONE_SELECT = f"write it as one SELECT over the source, or {_FROM_A_VIEW}"
 INTEGERS = (ByteType, ShortType, IntegerType, LongType)
 # A row that is taken back must be the row that was added: these would make it another one.
 FICKLE = frozenset(
