@@ -31,7 +31,8 @@ LONGEST = (
     "test_session_flow", "test_views_changelog", "test_letters", "test_worker_memory", "test_session_metrics",
     "test_views_kinds", "test_dlq_replay", "test_views_partial", "test_session_trouble", "test_evolution_sigkill",
     "test_blackboard_agents", "test_answers_equal_spark", "test_pool_transactions", "test_kafka_outages", "test_cli_dlq",
-    "test_strange_brokers", "test_sql_from_elsewhere", "test_project", "test_notebook",
+    "test_strange_brokers", "test_sql_from_elsewhere", "test_project", "test_notebook", "test_unreachable_brokers",
+    "test_remedies",
 )  # fmt: skip
 
 

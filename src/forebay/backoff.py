@@ -1,4 +1,4 @@
-"""Waiting for something that is away: 100 ms, then twice as long each time, up to 30 s (F025, appendix D)."""
+"""Waiting for something that is away: 100 ms, then twice as long each time, up to 30 s."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
+from forebay import patience
 from forebay.errors import ForebayError, UnreachableError
 
 T = TypeVar("T")
@@ -43,13 +44,14 @@ def with_backoff(
     """
     deadline = None if timeout_s is None else time.monotonic() + timeout_s
     backoff = Backoff()
-    while True:
-        try:
-            return attempt()
-        except UnreachableError as error:
-            wait_s = backoff.failed()
-            if deadline is not None and backoff.until > deadline:
-                raise
-            if notify:
-                notify(error, wait_s)
-            time.sleep(wait_s)
+    with patience.waiting():
+        while True:
+            try:
+                return attempt()
+            except UnreachableError as error:
+                wait_s = backoff.failed()
+                if deadline is not None and backoff.until > deadline:
+                    raise
+                if notify:
+                    notify(error, wait_s)
+                time.sleep(wait_s)

@@ -32,7 +32,8 @@
     │   ├── NoColumnsError           FB3010  none declared, and none found
     │   ├── SchemaChangedError       FB3011  records have another schema than the source takes
     │   ├── NewFieldsError           FB3012  they have fields that are to become columns
-    │   └── DeadLetterError          FB3013  a dead letter cannot be written
+    │   ├── DeadLetterError          FB3013  a dead letter cannot be written
+    │   └── WrongProtocolError       FB3014  who answers at the address speaks something else; exit code 3
     ├── RuntimeFailure               FB4000
     │   ├── QueryFailedError         FB4001
     │   ├── WaitTimeoutError         FB4002  exit code 4
@@ -353,6 +354,12 @@ class DeadLetterError(ConnectorError):
         "see that the dead-letter topic is there and may be written, or ALTER SOURCE … ON ERROR = … to name another; "
         "naming it makes it"
     )
+
+
+class WrongProtocolError(ConnectorError):
+    code = "FB3014"
+    exit_code = 3
+    default_remedy = "check the address and 'kafka.security.protocol'; this is not retried"
 
 
 class RuntimeFailure(ForebayError):

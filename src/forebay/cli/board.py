@@ -22,6 +22,7 @@ from forebay.blackboard import (
 )
 from forebay.cli.output import OUTPUT_OPTION, Output, show_items, show_rows, words
 from forebay.errors import UnknownObjectError
+from forebay.patience import PATIENCE_S
 
 board_app = typer.Typer(
     name="board",
@@ -44,6 +45,7 @@ Since = Annotated[datetime | None, typer.Option(help="at or after this time, UTC
 Until = Annotated[datetime | None, typer.Option(help="up to this time, UTC")]
 Out = Annotated[Output, OUTPUT_OPTION]
 WIDTH = 60  # of a payload in a table
+PATIENCE_MS = int(PATIENCE_S * 1000)
 
 
 @dataclass(frozen=True)
@@ -162,7 +164,9 @@ def lag(
     output: Out = Output.table,
 ) -> None:
     """How many artifacts the agents are behind, partition by partition."""
-    store = KafkaBlackboardStore(brokers, topic_prefix=prefix, create_topics=False)
+    store = KafkaBlackboardStore(
+        brokers, topic_prefix=prefix, create_topics=False, connect_timeout_ms=PATIENCE_MS
+    )
     monitor = LagMonitor(store.options, store.topics.artifacts, group or f"{prefix}orchestrator")
     try:
         found = [_Lag(partition, lag) for partition, lag in sorted(monitor.lag().items())]
@@ -178,7 +182,7 @@ def _utc(moment: datetime | None) -> datetime | None:
 def _with(brokers: str | None, prefix: str, work: Callable[[Any], Awaitable[None]]) -> None:
     async def run() -> None:
         async with KafkaBlackboardStore(
-            brokers, topic_prefix=prefix, create_topics=False, connect_timeout_ms=10_000
+            brokers, topic_prefix=prefix, create_topics=False, connect_timeout_ms=PATIENCE_MS
         ) as store:
             await work(store)
 

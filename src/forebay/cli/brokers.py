@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 import typer
 
 from forebay.errors import MissingOptionError
+from forebay.patience import PATIENCE_S
 from forebay.project import LOCAL
 
 if TYPE_CHECKING:
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from forebay.registry.client import Registry
 
 T = TypeVar("T")
-PATIENCE_S = 5.0  # a person waits for the answer
 
 BrokersOption = Annotated[
     str | None,
@@ -78,16 +78,10 @@ def options(given: str | None, topic: str = "-", pairs: list[str] | None = None)
 
 
 def patiently(attempt: Callable[[], T]) -> T:
-    """Try for five seconds, and say meanwhile what is in the way."""
+    """Try for five seconds; what is waited for is shown meanwhile (`forebay.patience`)."""
     from forebay.backoff import with_backoff
-    from forebay.cli.phases import Phases
 
-    with Phases() as phases:
-        return with_backoff(
-            attempt,
-            timeout_s=PATIENCE_S,
-            notify=lambda error, _: phases.say(f"{error.message}; trying again"),
-        )
+    return with_backoff(attempt, timeout_s=PATIENCE_S)
 
 
 def registry(given: str | None, environment: Mapping[str, str] = os.environ) -> Registry:

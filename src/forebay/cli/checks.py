@@ -10,14 +10,16 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from importlib import import_module, metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from forebay import patience
 from forebay.errors import ForebayError
+from forebay.patience import PATIENCE_S
 
 if TYPE_CHECKING:
     from forebay.options import Options
@@ -27,7 +29,6 @@ State = Literal["ok", "warn", "fail"]
 LIBRARIES = ("pyspark", "confluent-kafka", "deltalake", "pyarrow")
 CLOCK_S = 5.0  # windows and retention bear so much; a registry's Date has whole seconds
 LOW_BYTES, TOO_LOW_BYTES = 2 << 30, 200 << 20
-PATIENCE_S = 5.0
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,14 @@ def findings(where: Where, project: Project | None) -> Iterator[Finding]:
         yield project_file(project)
         yield disk("disk of home", where.home)
         yield disk("disk of cache", where.cache)
-        yield from (answer.result() for answer in answers)
+        yield from (_awaited(answer, where) for answer in answers)
+
+
+def _awaited(answer: Future[Finding], where: Where) -> Finding:
+    with patience.waiting():
+        registry = f" and the registry at {where.registry}" if where.registry else ""
+        patience.say(f"reaching brokers at {where.options['bootstrap.servers']}{registry}")
+        return answer.result()
 
 
 def python() -> Finding:

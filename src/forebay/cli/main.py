@@ -26,6 +26,9 @@ class Command(NamedTuple):
     place: str
     help: str
     project: bool = True  # whether it takes brokers, registry and home from forebay.toml
+    waits: bool = (
+        False  # whether it keeps trying to reach brokers: else a person gets an answer within seconds
+    )
 
 
 COMMANDS = {
@@ -35,6 +38,7 @@ COMMANDS = {
     "run": Command(
         "run.run",
         "Run a pipeline. It goes on where it stood; SIGTERM or Ctrl-C finishes the batch in flight and commits.",
+        waits=True,
     ),
     "sql": Command("sql.sql", "A SQL shell; the queries of views created in it run as long as it does."),
     "show": Command("inspect.show", "List sources, views, sinks or queries."),
@@ -63,7 +67,7 @@ COMMANDS = {
     "dlq": Command(
         "dlq.dlq_app", "Records that did not decode or were not handled, from the letter to the repair."
     ),
-    "pool": Command("pool.pool_app", "Handle records with a Python function, many at a time."),
+    "pool": Command("pool.pool_app", "Handle records with a Python function, many at a time.", waits=True),
     "board": Command("board.board_app", "Artifacts on a Kafka blackboard."),
     "doctor": Command(
         "doctor.doctor",
@@ -123,6 +127,7 @@ def _version(asked: bool) -> None:
 
 @app.callback()
 def options(
+    context: typer.Context,
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="print the version and end")
     ] = False,
@@ -134,6 +139,11 @@ def options(
         handlers=[StderrHandler()],
     )
     logging.getLogger("py4j").setLevel(logging.ERROR)
+    if context.invoked_subcommand is not None and not COMMANDS[context.invoked_subcommand].waits:
+        from forebay.cli.phases import Shown
+        from forebay.patience import Person, waited_for_by
+
+        context.with_resource(waited_for_by(Person(Shown())))
 
 
 def main() -> None:

@@ -13,8 +13,10 @@ from prompt_toolkit.history import FileHistory
 
 from forebay import __version__, threads
 from forebay.cli.output import Output, say_error, show, show_rows, words
+from forebay.cli.phases import Elapsed
 from forebay.deadletter.policy import DEAD_LETTER
 from forebay.kafka.options import KAFKA
+from forebay.patience import Person, waited_for_by
 from forebay.runtime.results import Result
 from forebay.runtime.session import Session
 
@@ -115,8 +117,14 @@ def _next(results: Iterator[Result]) -> Result | None:
         finally:
             done.set()
 
-    threads.start("forebay-statement", work, failures.append, logged=False)
-    with words.status("…"):
+    with words.status("…") as status:
+        person = Person(lambda what: status.update("…" if what is None else Elapsed(what)))
+
+        def watched() -> None:
+            with waited_for_by(person):
+                work()
+
+        threads.start("forebay-statement", watched, failures.append, logged=False)
         while not done.is_set():
             try:
                 done.wait()

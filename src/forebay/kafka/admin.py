@@ -30,14 +30,20 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from forebay.errors import AuthError, CommitError, UnknownTopicError, UnreachableError
+from forebay import patience
+from forebay.errors import AuthError, CommitError, ForebayError, UnknownTopicError, UnreachableError
+from forebay.kafka import causes
+from forebay.kafka.probe import LIMIT_S, Probe
 from forebay.kafka.settings import (
+    AWAY,
     CLIENT_LOG,
+    REFUSALS,
     address,
     connection_settings,
     consumer_settings,
+    named,
+    patience_s,
     translate,
-    unreachable,
 )
 from forebay.options import Options
 
@@ -68,12 +74,16 @@ class Cluster:
     def __init__(self, options: Options) -> None:
         self._options = options
         self._refused = ""
-        self._down = ""
-        # A start that may take a second must not wait ten for its first answer.
-        self._timeout_s = max(1.0, min(REQUEST_TIMEOUT_S, options["connect.timeout.ms"] / 1000))
+        self._heard = causes.Heard()
+        self._probe: Probe | None = None
         self._settings = connection_settings(options) | {"error_cb": self._on_error}
         self._admin: AdminClient | None = None
         self._consumer: Consumer | None = None
+
+    @property
+    def _timeout_s(self) -> float:
+        # A start that may take a second must not wait ten for its first answer.
+        return max(1.0, min(REQUEST_TIMEOUT_S, patience_s(self._options)))
 
     @property
     def admin(self) -> AdminClient:
@@ -89,24 +99,25 @@ class Cluster:
 
     def _on_error(self, error: KafkaError) -> None:
         # Failed authentication reaches requests only as a time-out; its reason comes here.
-        if error.code() in (
-            KafkaError._AUTHENTICATION,
-            KafkaError.SASL_AUTHENTICATION_FAILED,
-            KafkaError._SSL,
-        ):
+        if error.code() in REFUSALS:
             self._refused = error.str()
-        elif error.code() == KafkaError._TRANSPORT:
-            self._down = error.str()
-        elif error.code() == KafkaError._ALL_BROKERS_DOWN:
-            self._down = self._down or error.str()
+        elif error.code() in (KafkaError._TRANSPORT, KafkaError._RESOLVE, KafkaError._ALL_BROKERS_DOWN):
+            self._heard.note(error.str())
 
     def _call(self, doing: str, request: Callable[[], T]) -> T:
         try:
             return request()
         except KafkaException as error:
-            self.admin.poll(0)
-            self._raise_if_refused(doing)
-            raise translate(error.args[0], self._options, doing) from None
+            raise self._failed(error.args[0], doing) from None
+
+    def _failed(self, error: KafkaError, doing: str) -> ForebayError:
+        """What a request has failed with, as one of our errors, with its cause."""
+        self.admin.poll(0)
+        self._raise_if_refused(doing)
+        found = translate(error, self._options, doing)
+        if not isinstance(found, UnreachableError) or error.code() not in AWAY:
+            return found
+        return self._away(doing, named(error))
 
     def _answer(self, doing: str, future: Future[T]) -> T:
         """Wait for an answer; what the broker refuses is one of our errors."""
@@ -115,26 +126,55 @@ class Cluster:
     def _wait(self, doing: str, future: Future[T]) -> T:
         """Wait for an answer, but not for one that cannot come: the library itself would try on and on."""
         admin = self._admin  # held until the answer is there: with the client go its requests, unanswered
-        began, self._down = time.monotonic(), ""
-        while True:
-            try:
-                return future.result(GLANCE_S)
-            except TimeoutError:
-                closed = admin is not self._admin
-                if admin is None or closed:
-                    raise UnreachableError(
-                        f"the connection to Kafka at {address(self._options)} was closed while {doing}"
-                    ) from None
-                admin.poll(0)
-                self._raise_if_refused(doing)
-                if self._down and time.monotonic() - began > DOWN_S:
-                    raise unreachable(self._options, f"{doing}: {self._down}") from None
+        began, self._probe = time.monotonic(), None
+        self._heard.clear()
+        with patience.waiting():
+            while True:
+                try:
+                    return future.result(GLANCE_S)
+                except TimeoutError:
+                    closed = admin is not self._admin
+                    if admin is None or closed:
+                        raise UnreachableError(
+                            f"the connection to Kafka at {address(self._options)} was closed while {doing}"
+                        ) from None
+                    admin.poll(0)
+                    self._raise_if_refused(doing)
+                    self._look_around(doing, time.monotonic() - began)
+
+    def _look_around(self, doing: str, waited_s: float) -> None:
+        """Raise if the answer cannot come: brokers that are away, or who answers there is none of ours."""
+        patience.say(f"reaching brokers at {address(self._options)}")
+        if waited_s <= DOWN_S:
+            return
+        if self._probe is None:
+            self._probe = causes.probe(self._options, self._settings, self._heard)
+        if self._probe.done and (error := self._mismatch(doing)) is not None:
+            raise error
+        if self._heard.down:
+            raise self._away(doing, "no answer")
+
+    def _mismatch(self, doing: str) -> ForebayError | None:
+        assert self._probe is not None
+        return causes.certain(self._probe.found(), self._settings, address(self._options), doing)
+
+    def _away(self, doing: str, otherwise: str) -> ForebayError:
+        """Why nobody answers. The addresses themselves are asked, which takes a moment unless nobody is there."""
+        if self._probe is None:
+            self._probe = causes.probe(self._options, self._settings, self._heard)
+        found = self._probe.found(LIMIT_S)
+        if (error := self._mismatch(doing)) is not None:
+            return error
+        return causes.unreachable(found, self._heard, self._options, doing, otherwise)
 
     def _raise_if_refused(self, doing: str) -> None:
         if self._refused:
             reason, self._refused = self._refused, ""
-            raise AuthError(
-                f"{address(self._options)} refused the connection while {doing}: {reason}"
+            found = causes.probe(self._options, self._settings, causes.Heard()).found(LIMIT_S)
+            where = address(self._options)
+            raise (
+                causes.certain(found, self._settings, where, doing)
+                or causes.refused(found, reason, where, doing)
             ) from None
 
     def topics(self) -> dict[str, int]:
@@ -256,7 +296,7 @@ class Cluster:
         answer = self._call(doing, lambda: self._group.committed(wanted, timeout=self._timeout_s))
         for tp in answer:
             if tp.error is not None:
-                raise translate(tp.error, self._options, doing)
+                raise self._failed(tp.error, doing)
         return {(tp.topic, tp.partition): tp.offset for tp in answer if tp.offset >= 0}
 
     @property

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from forebay import patience
 from forebay.backoff import Backoff, with_backoff
 from forebay.connectors.contract import (
     ConnectorInfo,
@@ -57,7 +58,7 @@ from forebay.kafka.offsets import (
     ranges_between,
 )
 from forebay.kafka.options import FORMATS, KAFKA
-from forebay.kafka.settings import address, check_settings, consumer_settings
+from forebay.kafka.settings import address, check_settings, consumer_settings, patience_s
 from forebay.options import Options
 
 if TYPE_CHECKING:
@@ -132,7 +133,7 @@ class KafkaSource(SourceConnector):
         from forebay.kafka.rows import RowDecoder
 
         RowDecoder(self.config.schema, self.options).check()
-        with_backoff(self._look, timeout_s=self.options["connect.timeout.ms"] / 1000, notify=_say_unreachable)
+        with_backoff(self._look, timeout_s=patience_s(self.options), notify=_say_unreachable)
         self._state = ConnectorState.RUNNING
 
     def _look(self) -> None:
@@ -181,7 +182,7 @@ class KafkaSource(SourceConnector):
         """About so many of the newest values, the partitions alike, but of no more partitions than that."""
         from forebay.kafka.discovery import raw_config
 
-        with_backoff(self._look, timeout_s=self.options["connect.timeout.ms"] / 1000, notify=_say_unreachable)
+        with_backoff(self._look, timeout_s=patience_s(self.options), notify=_say_unreachable)
         partitions = partitions_of(self._topics)
         starts, ends = self._cluster.earliest(partitions), self._cluster.latest(partitions)
         filled = [key for key in sorted(partitions) if ends[key] > starts[key]][:count]
@@ -194,7 +195,7 @@ class KafkaSource(SourceConnector):
     # -- where to start, how far to go ---------------------------------------------------------------
 
     def initial_offsets(self) -> Offsets:
-        timeout_s = self.options["connect.timeout.ms"] / 1000
+        timeout_s = patience_s(self.options)
         return with_backoff(self._initial, timeout_s=timeout_s, notify=_say_unreachable).to_json()
 
     def _initial(self) -> Position:
@@ -559,4 +560,5 @@ def _as_rejected(lost: Range) -> RejectedRecord:
 
 
 def _say_unreachable(error: ForebayError, wait_s: float) -> None:
-    log.warning("%s; trying again in %.1f s", error.message, wait_s)
+    if not patience.somebody():
+        log.warning("%s; trying again in %.1f s", error.message, wait_s)

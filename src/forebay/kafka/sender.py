@@ -7,9 +7,13 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
+from forebay import patience
+from forebay.errors import ForebayError
+from forebay.kafka import causes
 from forebay.kafka.callbacks import called_back
 from forebay.kafka.envelope import Outgoing
-from forebay.kafka.settings import CLIENT_LOG, REFUSALS, connection_settings, translate, unreachable
+from forebay.kafka.probe import LIMIT_S
+from forebay.kafka.settings import CLIENT_LOG, REFUSALS, address, connection_settings, translate
 from forebay.options import Options
 
 PATIENCE_S = 5.0  # without a record that arrives: then the broker is away
@@ -26,9 +30,9 @@ class Sender:
         self._options = options
         self._patience_s = patience_s
         self._failed: KafkaError | None = None
-        self._trouble = ""
+        self._trouble = causes.Heard()
         self._moved = time.monotonic()
-        settings = connection_settings(options) | {
+        self._settings = settings = connection_settings(options) | {
             "acks": "all",
             "enable.idempotence": True,  # a request that is repeated must not write a record twice
             "linger.ms": LINGER_MS,
@@ -70,15 +74,26 @@ class Sender:
 
     def flush(self) -> None:
         """Until all that was handed over has arrived."""
-        while len(self._producer):
-            self._look(0.05)
+        with patience.waiting():
+            while len(self._producer):
+                self._look(0.05)
         self._raise_if_failed()
 
     def _look(self, wait_s: float) -> None:
         self._producer.poll(wait_s)
         self._raise_if_failed()
-        if len(self._producer) and time.monotonic() - self._moved > self._patience_s:
-            raise unreachable(self._options, f"writing to '{self._topic}': {self._trouble or 'no answer'}")
+        still_s = time.monotonic() - self._moved if len(self._producer) else 0.0
+        if still_s > 1.0:
+            patience.say(f"reaching brokers at {address(self._options)}")
+        if still_s > self._patience_s:
+            raise self._away()
+
+    def _away(self) -> ForebayError:
+        doing, where = f"writing to '{self._topic}'", address(self._options)
+        found = causes.probe(self._options, self._settings, self._trouble).found(LIMIT_S)
+        return causes.certain(found, self._settings, where, doing) or causes.unreachable(
+            found, self._trouble, self._options, doing, "no answer"
+        )
 
     def _raise_if_failed(self) -> None:
         if self._failed is not None:
@@ -95,4 +110,4 @@ class Sender:
         if error.code() in REFUSALS:
             self._failed = self._failed or error
         else:
-            self._trouble = error.str()
+            self._trouble.note(error.str())

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Mapping
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException
 
-from forebay import backoff
+from forebay import backoff, patience
 from forebay.errors import (
     AuthError,
     ConnectorError,
@@ -47,12 +46,16 @@ _AUTH_CODES = {
 REFUSALS = (KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTICATION_FAILED, KafkaError._SSL)
 """A connection that is refused and not only away: to whoever waits for records that is silence, and no event."""
 
-_UNREACHABLE_CODES = {
+AWAY = {
     KafkaError._TRANSPORT,
     KafkaError._ALL_BROKERS_DOWN,
     KafkaError._RESOLVE,
     KafkaError._TIMED_OUT,
     KafkaError._TIMED_OUT_QUEUE,
+}
+"""No broker answers, and nothing says why: the others are a broker's own words."""
+
+_UNREACHABLE_CODES = AWAY | {
     KafkaError._NOENT,  # "no leaders found": what a request for offsets says while the broker is away
     KafkaError.REQUEST_TIMED_OUT,
     KafkaError.LEADER_NOT_AVAILABLE,
@@ -139,21 +142,16 @@ def address(options: Options) -> str:
     return str(options["bootstrap.servers"])
 
 
+def patience_s(options: Options) -> float:
+    """How long a start tries to reach the brokers: as the statement says, else no longer than a person waits."""
+    seconds: float = options["connect.timeout.ms"] / 1000
+    return seconds if "connect.timeout.ms" in options.given else patience.at_most(seconds)
+
+
 def named(error: KafkaError) -> str:
     """Its words; those of a broker with the error's name and number, unless they are there."""
     code, text = error.code(), error.str()
     return text if code < 0 or f"({code})" in text else f"{error.name()} ({code}): {text}"
-
-
-_LOCAL = re.compile(r"(localhost|127\.\d+\.\d+\.\d+|\[?::1\]?):\d+")
-
-
-def unreachable(options: Options, text: str) -> UnreachableError:
-    """Nobody answers. On this machine that mostly means that no broker was started."""
-    servers = [server.strip() for server in address(options).split(",")]
-    local = all(_LOCAL.fullmatch(server) for server in servers)
-    remedy = "start a broker there with: forebay dev up; or name another address" if local else ""
-    return UnreachableError(f"cannot reach Kafka at {address(options)} while {text}", remedy=remedy)
 
 
 def translate(error: KafkaError, options: Options, doing: str) -> ForebayError:
@@ -165,7 +163,7 @@ def translate(error: KafkaError, options: Options, doing: str) -> ForebayError:
     if error.code() in _AUTH_CODES:
         return AuthError(f"{where} refused the credentials while {text}")
     if error.code() in _UNREACHABLE_CODES:
-        return unreachable(options, text)
+        return UnreachableError(f"cannot reach Kafka at {where} while {text}")
     if error.code() in (
         KafkaError.UNKNOWN_TOPIC_OR_PART,
         KafkaError._UNKNOWN_TOPIC,

@@ -11,7 +11,7 @@ from confluent_kafka.admin import ConfigResource, ConfigSource, NewTopic, Resour
 
 from forebay.errors import ForebayError, ObjectExistsError, OptionValueError, UnreachableError
 from forebay.kafka.admin import Cluster
-from forebay.kafka.settings import address, named, translate
+from forebay.kafka.settings import address, named
 
 LEADER_S = 10.0  # how long a new topic may take until it can be written to
 _WRONG = {
@@ -161,7 +161,6 @@ class Topics(Cluster):
         }
 
     def _not_made(self, error: KafkaError, name: str, doing: str) -> ForebayError:
-        self._raise_if_refused(doing)
         if error.code() == KafkaError.TOPIC_ALREADY_EXISTS:
             return ObjectExistsError(
                 f"topic '{name}' exists already on {address(self._options)}",
@@ -169,7 +168,7 @@ class Topics(Cluster):
             )
         if error.code() in _WRONG:
             return OptionValueError(f"topic '{name}' cannot be made: {named(error)}", option="topic")
-        return translate(error, self._options, doing)
+        return self._failed(error, doing)
 
     def _await_leaders(self, name: str, partitions: int) -> None:
         """The broker says that a topic is made before each of its partitions has a leader."""

@@ -8,7 +8,6 @@ this process, or by another one on this machine (`memory.py`).
 from __future__ import annotations
 
 import logging
-import ssl
 import threading
 import time
 from collections.abc import Callable
@@ -20,6 +19,7 @@ from confluent_kafka.schema_registry import Schema, SchemaReference, SchemaRegis
 from confluent_kafka.schema_registry.common._httpx_compat import httpx
 from confluent_kafka.schema_registry.error import SchemaRegistryError
 
+from forebay import patience
 from forebay.backoff import Backoff, with_backoff
 from forebay.errors import (
     AuthError,
@@ -30,6 +30,7 @@ from forebay.errors import (
     UnknownObjectError,
     UnreachableError,
 )
+from forebay.registry.causes import explained
 from forebay.registry.memory import Memory
 from forebay.registry.schemas import RegisteredSchema, Version
 from forebay.registry.settings import PREFIX, RegistrySettings
@@ -40,6 +41,7 @@ T = TypeVar("T")
 SUBJECT_AGE_S = 300.0  # how long a subject's newest schema is good
 LOOKS = 4  # at an id that is not there: a follower may not have it yet; 100, 200, 400 ms between them
 _WRONG_PLACE = f"check '{PREFIX}url': Apicurio has it at /apis/ccompat/v7, others at the root"
+REQUEST_TIMEOUT_S = 10.0  # long enough for a registry in a long GC pause, short enough to try again soon
 AWAY_S = 10.0  # how long a registry that did not answer is left alone, where its answer is remembered
 REFUSED_S = 30.0  # how long an id that could not be had is not asked for again
 
@@ -203,9 +205,10 @@ class Registry:
             return known
 
     def _patiently(self, attempt: Callable[[], T]) -> T:
-        patience = 0.0 if time.monotonic() < self._tired_until else self.settings.patience_s
+        tired = time.monotonic() < self._tired_until
+        timeout_s = 0.0 if tired else patience.at_most(self.settings.patience_s)
         try:
-            return with_backoff(attempt, timeout_s=patience, notify=_say)
+            return with_backoff(attempt, timeout_s=timeout_s, notify=_say)
         except UnreachableError:
             self._tired_until = time.monotonic() + REFUSED_S
             raise
@@ -213,19 +216,13 @@ class Registry:
     def _ask(self, doing: str, question: Callable[..., Any], *arguments: Any) -> Any:
         """One request; its failure as one of our errors."""
         try:
-            return question(*arguments)
+            with patience.waiting():
+                patience.say(f"reaching the schema registry at {self.address}")
+                return question(*arguments)
         except SchemaRegistryError as error:
             raise self._translated(error, doing) from None
         except httpx.TransportError as error:
-            if _is_tls(error):
-                raise AuthError(
-                    f"no secure connection to the schema registry at {self.address} while {doing}: {error}",
-                    remedy=f"check '{PREFIX}ssl.ca.location' and the client's certificate and key",
-                ) from None
-            raise UnreachableError(
-                f"cannot reach the schema registry at {self.address} while {doing}: "
-                f"{str(error) or type(error).__name__}"
-            ) from None
+            raise explained(error, self.address, doing) from None
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise ConnectorError(
                 f"{self.address} does not answer like a schema registry while {doing}: {type(error).__name__}",
@@ -240,6 +237,11 @@ class Registry:
                 f"{where} refused the credentials while {doing} (HTTP {status})",
                 remedy=f"check '{PREFIX}username' and '{PREFIX}password', or '{PREFIX}bearer.token'",
             )
+        if error.error_code == -1 and status == 404:  # no words of a registry: a page of some web server
+            return ConnectorError(
+                f"{self.address} does not answer like a schema registry while {doing} (HTTP {status})",
+                remedy=_WRONG_PLACE,
+            )
         if status == 404:
             return UnknownObjectError(f"{where} does not have it, {doing}: {text}")
         if status in (408, 429) or status >= 500:
@@ -249,7 +251,9 @@ class Registry:
 
 def _made(settings: RegistrySettings) -> SchemaRegistryClient:
     try:
-        return SchemaRegistryClient(settings.client())
+        # A person who waits would not see the end of a longer one.
+        timeout_s = patience.at_most(min(REQUEST_TIMEOUT_S, settings.patience_s))
+        return SchemaRegistryClient(settings.client() | {"timeout": max(1.0, timeout_s)})
     except (OSError, ValueError) as error:
         # A file that is not there or not PEM, a key that its password does not open.
         names = {"ssl.ca.location": settings.ca, "ssl.certificate.location": settings.certificate}
@@ -274,13 +278,6 @@ def _version_of(kept: dict[str, Any] | None) -> Version | None:
     return None if kept is None else Version(kept["subject"], kept["version"], _schema_of(kept["schema"]))
 
 
-def _is_tls(error: BaseException | None) -> bool:
-    while error is not None:
-        if isinstance(error, ssl.SSLError):
-            return True
-        error = error.__cause__ or error.__context__
-    return False
-
-
 def _say(error: ForebayError, wait_s: float) -> None:
-    log.warning("%s; trying again in %.1f s", error.message, wait_s)
+    if not patience.somebody():
+        log.warning("%s; trying again in %.1f s", error.message, wait_s)

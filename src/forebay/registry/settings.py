@@ -55,7 +55,7 @@ class RegistrySettings:
 
     def client(self) -> dict[str, Any]:
         """As confluent-kafka's client wants them. It does not retry: we do, and say so."""
-        settings: dict[str, Any] = {"url": self.url, "max.retries": 0, "timeout": 10}
+        settings: dict[str, Any] = {"url": self.url, "max.retries": 0}
         if self.username:
             settings["basic.auth.user.info"] = f"{self.username}:{self.password or ''}"
         if self.token:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from forebay.backoff import with_backoff
 from forebay.catalog import Catalog
 from forebay.errors import StatementError
+from forebay.patience import PATIENCE_S
 from forebay.runtime.definitions import describe_view, kind_of, show_create, table_of_view
 from forebay.runtime.known import KnownSources
 from forebay.runtime.results import Result
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from forebay.sql import Select, Statement
     from forebay.views.changes import Subscription
 
-PATIENCE_MS = 5_000  # a person waits for the answer
+PATIENCE_MS = int(PATIENCE_S * 1000)
 
 
 class Home:

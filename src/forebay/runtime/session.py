@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import reduce
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from forebay import sql as language
 from forebay.answers.question import NeedsSpark
@@ -183,6 +183,7 @@ class Session:
                 with self._lock:
                     return Result(done=self._sources.alter(statement, script))
             case language.CreateView():
+                self._check_functions(statement.query)
                 with self._lock:
                     done, notes = self._views.create(statement, script)
                 return Result(done=done, notes=notes)
@@ -308,6 +309,7 @@ class Session:
         try:
             found = self._answers.to(statement.query)
         except NeedsSpark:
+            self._check_functions(statement.query)
             frame = self._views.select(statement, script)
             return Result(frame=lambda: frame)
 
@@ -332,6 +334,16 @@ class Session:
             plan = self._views.select(statement, script)._jdf.queryExecution().toString()
             return explained_by_spark(str(reason), plan)
         return explained(found)
+
+    def _check_functions(self, query: Any) -> None:
+        """Raise on a misspelled function before a Spark is started for it. One that runs may know more functions."""
+        from forebay.runtime import spark as sparks
+
+        if self.spark_started or sparks.is_running() or self._spark_conf:
+            return
+        error = language.misspelled_function(query)
+        if error is not None:
+            raise error
 
     def _setting(self) -> str | None:
         """A setting under which Spark's answers may be others than those that are given without it."""

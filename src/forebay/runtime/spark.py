@@ -15,14 +15,16 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from pyspark import SparkContext
+from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException
+from pyspark.java_gateway import launch_gateway
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
 from forebay import source
 from forebay.jvm.classes import ClassArchive
 from forebay.jvm.java import find_java
+from forebay.jvm.stderr import Stderr
 from forebay.source.datasource import ForebaySource
 
 log = logging.getLogger("forebay.spark")
@@ -99,8 +101,8 @@ def start(master: str, conf: Mapping[str, str], warehouse: Path) -> SparkSession
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     if local:
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    builder = SparkSession.builder.master(_with_retries(master))
     settings = {
+        "spark.master": _with_retries(master),
         **DEFAULTS,
         "spark.driver.extraJavaOptions": " ".join(_java_flags()),
         "spark.sql.redaction.options.regex": REDACTION + "|url",
@@ -121,9 +123,12 @@ def start(master: str, conf: Mapping[str, str], warehouse: Path) -> SparkSession
     else:
         settings.pop("spark.driver.host")
         settings.pop("spark.driver.bindAddress")
-    for key, value in {**settings, **conf}.items():
+    settings |= conf
+    builder = SparkSession.builder
+    for key, value in settings.items():
         builder = builder.config(key, value)
     with _python_path(Path(source.__file__).with_name("start")), _own_interrupts():
+        _launch(settings)
         spark = builder.getOrCreate()
     # A query's failure reaches the user as one of our errors; Spark's own log says it again, in Scala, and
     # PySpark's and py4j's once more each, with the whole plan in one line of JSON and with a traceback.
@@ -133,6 +138,23 @@ def start(master: str, conf: Mapping[str, str], warehouse: Path) -> SparkSession
     spark.sparkContext.setLogLevel(os.environ.get("FOREBAY_SPARK_LOG", "OFF"))
     register(spark)
     return spark
+
+
+def _launch(settings: Mapping[str, str]) -> None:
+    """Start the JVM as PySpark would, but for what it says on stderr. One that was started before stays."""
+    if SparkContext._gateway is not None or "PYSPARK_GATEWAY_PORT" in os.environ:
+        return
+    said = Stderr()
+    try:
+        try:
+            conf = SparkConf().setAll(list(settings.items()))
+            gateway = launch_gateway(conf, {"stderr": said.into})
+        finally:
+            said.close()
+    except BaseException:
+        said.wait_for_end()
+        raise
+    SparkContext._ensure_initialized(gateway=gateway)
 
 
 @contextmanager

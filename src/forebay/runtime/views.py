@@ -162,7 +162,7 @@ class Views:
                 statement.query, statement.emit, _temporary(statement), logs, columns, adding=adding
             )
         except AnalysisException as error:
-            raise _refused(error) from None
+            raise _refused(error, _temporary(statement), statement.query) from None
 
     def _parsed(self, definition: Definition) -> sql.CreateView:
         parsed = sql.parse_one(definition.sql)
@@ -210,7 +210,7 @@ class Views:
             if is_new:
                 shutil.rmtree(query.paths.root, ignore_errors=True)
             if isinstance(error, PySparkException):
-                raise _refused(error) from None
+                raise _refused(error, _temporary(statement), statement.query) from None
             raise
         if is_new:
             detail: dict[str, Any] = {
@@ -237,9 +237,10 @@ class Views:
             if known is None:
                 raise unknown("source", name, self._sources.names())
             if known.kind != "source":
+                read = ", ".join(known.detail.get("sources", ())) or "its source"
                 raise UnsupportedSqlError(
                     f"'{name}' is a view, and a view over a view is not supported yet",
-                    remedy="select from the source instead; a plain SELECT can read any view",
+                    remedy=f"write the SELECT alone, which can read any view; or let this view read {read}, as '{name}' does",
                 )
 
     def _frame(
@@ -292,7 +293,7 @@ class Views:
             frame = spark.sql(plan.spark_sql)
             return changelog.checked(frame, plan.kept) if plan.kept else frame
         except AnalysisException as error:
-            raise _refused(error, temporary, statement.query) from None
+            raise _refused(error, temporary, statement.query, lambda: _registered(spark)) from None
         finally:
             for view in temporary.values():
                 spark.catalog.dropTempView(view)
@@ -391,7 +392,8 @@ class Views:
                 frame.createOrReplaceTempView(temporary[name])
             return spark.sql(sql.plan_select(statement.query, temporary))
         except AnalysisException as error:
-            raise _refused(error, temporary, statement.query).at(statement.position, script) from None
+            found = _refused(error, temporary, statement.query, lambda: _registered(spark))
+            raise found.at(statement.position, script) from None
         except StatementError as error:
             raise error.at(statement.position, script) from None
         finally:
@@ -483,15 +485,37 @@ def _temporary(statement: sql.CreateView) -> dict[str, str]:
 
 
 def _refused(
-    error: PySparkException, temporary: dict[str, str] | None = None, query: Any = None
+    error: PySparkException,
+    temporary: dict[str, str] | None = None,
+    query: Any = None,
+    functions: Callable[[], Iterable[str]] = tuple,
 ) -> StatementError:
-    """Spark's word on a query, without its plan and with our names in it."""
-    text = str(error)
-    for name, view in (temporary or {}).items():
-        text = text.replace(view, name)
+    """Spark's word on a query, without its plan and with our names in it.
+
+    A name that it does not know is shown where it stands; `functions` are those that were registered.
+    """
+
+    def with_our_names(text: str) -> str:
+        for name, view in (temporary or {}).items():
+            text = text.replace(view, name)
+        return text
+
+    text = with_our_names(str(error))
     ours = from_text(text)
     if isinstance(ours, StatementError):
         return ours
     message = text.split("\n")[0].split(" SQLSTATE:")[0].rstrip(";. ")
     remedy = sql.meant_as_text(query, message) if query is not None else ""
+    if query is not None:
+        parameters = {key: with_our_names(text) for key, text in (error.getMessageParameters() or {}).items()}
+        found = sql.unresolved(sql.located(query), error.getCondition() or "", parameters, functions)
+        if found is not None:
+            found.remedy = f"{found.remedy} {remedy}".strip() if remedy else found.remedy
+            return found
+        remedy = remedy or sql.on_a_stream(query, message)
     return UnsupportedSqlError(f"Spark refuses this query: {message}", remedy=remedy)
+
+
+def _registered(spark: SparkSession) -> list[str]:
+    """The functions that a user has added to a session."""
+    return [str(row[0]).rpartition(".")[2] for row in spark.sql("SHOW USER FUNCTIONS").collect()]

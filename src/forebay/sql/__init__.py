@@ -7,10 +7,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from forebay.sql.dialect import Forebay
+from forebay.sql.names import misspelled_function, unresolved
 from forebay.sql.parse import parse, parse_condition, parse_one
 from forebay.sql.pushdown import wanted
 from forebay.sql.quotes import meant_as_text
 from forebay.sql.render import to_sql
+from forebay.sql.rewrite import located
 from forebay.sql.statements import (
     AlterSource,
     Column,
@@ -40,6 +42,7 @@ from forebay.sql.text import WEIGHT
 
 if TYPE_CHECKING:
     from forebay.sql.planning import ViewPlan, plan, plan_select
+    from forebay.sql.remedies import on_a_stream
     from forebay.sql.types import arrow_type, type_name
     from forebay.sql.zsets import ChangeLog
 
@@ -70,7 +73,10 @@ __all__ = [
     "ViewPlan",
     "Watermark",
     "arrow_type",
+    "located",
     "meant_as_text",
+    "misspelled_function",
+    "on_a_stream",
     "parse",
     "parse_condition",
     "parse_one",
@@ -80,12 +86,14 @@ __all__ = [
     "tables",
     "to_sql",
     "type_name",
+    "unresolved",
     "wanted",
 ]
 
-_WITH_SPARK = {
+_LATER = {
     "ChangeLog": "forebay.sql.zsets",
     "ViewPlan": "forebay.sql.planning",
+    "on_a_stream": "forebay.sql.remedies",
     "plan": "forebay.sql.planning",
     "plan_select": "forebay.sql.planning",
     "arrow_type": "forebay.sql.types",
@@ -94,6 +102,6 @@ _WITH_SPARK = {
 
 
 def __getattr__(name: str) -> Any:
-    if name in _WITH_SPARK:
-        return getattr(import_module(_WITH_SPARK[name]), name)
+    if name in _LATER:
+        return getattr(import_module(_LATER[name]), name)
     raise AttributeError(f"module 'forebay.sql' has no attribute {name!r}")

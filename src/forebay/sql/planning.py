@@ -135,7 +135,7 @@ def _check(query: Any) -> None:
     for node, what in ((exp.Window, "OVER (…)"), (exp.Pivot, "PIVOT")):
         found = query.find(node)
         if found:
-            remedy = "group by TUMBLE, HOP or SESSION instead, or compute it when you SELECT from the view"
+            remedy = "make a view of the rows, and compute it when you SELECT from that view; or group by TUMBLE or HOP"
             raise refuse(query, f"{what} is not supported on a stream", found, remedy)
     if not tables(query):
         raise refuse(query, "the view reads from nothing", query, "name a source: SELECT … FROM source")
@@ -143,6 +143,8 @@ def _check(query: Any) -> None:
 
 def _mode(query: Any, found: Shape, emit: Emit | None) -> Literal["append", "changes", "window_close"]:
     if emit == "window_close":
+        if found.window is None and found.problem:
+            raise found.problem
         if found.window is None:
             remedy = "add TUMBLE(ts, INTERVAL '1' MINUTE) to GROUP BY, or write EMIT CHANGES"
             raise _about(query, "EMIT ON WINDOW CLOSE, but there is no window that could close", remedy)

@@ -21,7 +21,10 @@ _AGGREGATES = frozenset(
     | {"schema_of_variant_agg", "some", "std", "theta_intersection_agg", "theta_sketch_agg"}
     | {"theta_union_agg", "try_avg", "try_sum"}
 )
-_TWO_VIEWS = "write it as two views, the second reading the first, or add EMIT ON WINDOW CLOSE"
+# A view reads sources and no views, so what is beyond a view is for the SELECT that reads it.
+_INNER_VIEW = "make a view of the inner SELECT alone, and write the rest when you SELECT from that view"
+_EACH_VIEW = "make a view of each part, and write {} when you SELECT from the views"
+_OR_CLOSE = ", or add EMIT ON WINDOW CLOSE"
 
 
 @dataclass(frozen=True)
@@ -71,7 +74,7 @@ def shape(root: Any, query: Any) -> Shape:
     if inner:
         if grouped or distinct:
             problem = refuse(
-                root, "an aggregate of an aggregate cannot be kept up to date", inner[0], _TWO_VIEWS
+                root, "an aggregate of an aggregate cannot be kept up to date", inner[0], _INNER_VIEW
             )
             return Shape(found, True, window, problem=problem)
         return _passed_through(root, query, found, window, inner[0])
@@ -81,7 +84,7 @@ def shape(root: Any, query: Any) -> Shape:
     having = query.args.get("having")
     if having is not None:
         # A group that no longer passes is not put out again, so it would stay in the view for ever.
-        remedy = "leave HAVING out and filter when you SELECT from the view, or add EMIT ON WINDOW CLOSE"
+        remedy = "leave HAVING out and filter when you SELECT from the view" + (_OR_CLOSE if window else "")
         problem = refuse(root, "HAVING cannot take back a group that no longer passes it", having, remedy)
     return Shape(found, True, window, keys, problem)
 
@@ -102,21 +105,20 @@ def _any_window(root: Any, query: Any) -> Kind | None:
 def _set_operation(root: Any, query: Any) -> Shape:
     if not isinstance(query, exp.Union):
         name = type(query).__name__.upper()
-        raise refuse(root, f"{name} of streams is not supported", query.expression, "write it as a join")
+        remedy = _EACH_VIEW.format(name)
+        raise refuse(root, f"{name} of streams is not supported", query.expression, remedy)
     left, right = shape(root, query.this), shape(root, query.expression)
     window = left.window or right.window
-    if not query.args.get("distinct"):
-        if not (left.aggregated or right.aggregated):
-            return Shape(left.outputs)
-        problem = refuse(
-            root, "a UNION of aggregates cannot be kept up to date", query.expression, _TWO_VIEWS
-        )
-        return Shape(left.outputs, True, window, problem=problem)
+    every = not query.args.get("distinct")
     if left.aggregated or right.aggregated:
-        problem = refuse(
-            root, "a UNION of aggregates cannot be kept up to date", query.expression, _TWO_VIEWS
-        )
+        remedy = _EACH_VIEW.format("UNION ALL" if every else "UNION")
+        # Every part must end by itself, and DISTINCT never does.
+        if every and all(part.window or not part.aggregated for part in (left, right)):
+            remedy += _OR_CLOSE
+        problem = refuse(root, "a UNION of aggregates cannot be kept up to date", query.expression, remedy)
         return Shape(left.outputs, True, window, problem=problem)
+    if every:
+        return Shape(left.outputs)
     return _all_keys(root, query, left.outputs, window)
 
 
@@ -196,13 +198,12 @@ def _passed_through(
     root: Any, select: Any, found: tuple[Output, ...], window: Kind | None, inner: Any
 ) -> Shape:
     """`SELECT … FROM (aggregate)` with nothing but a choice of columns keeps the aggregate's keys."""
-    blocked = Shape(
-        found,
-        True,
-        window,
-        problem=refuse(root, "an aggregate inside a query cannot be kept up to date", inner, _TWO_VIEWS),
-    )
     source = select.args["from_"].this if select.args.get("from_") else None
+    # With nothing but a WHERE around it, a window that is over is let through or not.
+    closes = window and isinstance(source, exp.Subquery) and not select.args.get("joins")
+    remedy = _INNER_VIEW + (_OR_CLOSE if closes else "")
+    message = "an aggregate inside a query cannot be kept up to date"
+    blocked = Shape(found, True, window, problem=refuse(root, message, inner, remedy))
     if isinstance(source, exp.Table):
         # A table of windows may hold a row more than once.
         source = None if isinstance(source, WindowTable) else resolve_cte(source)

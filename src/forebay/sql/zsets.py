@@ -27,6 +27,7 @@ from forebay.sql.windows import Kind
 Kept = Literal["rows", "groups"]
 
 _FROM_A_VIEW = "make a view that selects the rows, and compute it when you SELECT from that view"
+_ONE_SELECT = f"write it as one SELECT over the source, or {_FROM_A_VIEW}"
 # A row that is taken back must be the row that was added: these would make it another one.
 FICKLE = frozenset(
     {"rand", "randn", "random", "uuid", "shuffle", "now", "current_timestamp", "current_date", "curdate"}
@@ -84,14 +85,14 @@ def _check_form(query: Any, emit: Emit | None, window: Kind | None) -> None:
         raise refuse(query, f"{what} over a change log cannot be kept up to date", node, remedy)
 
     if not isinstance(query, exp.Select):
-        no("a UNION", query, "make a view of each part")
+        no("a UNION", query, "make a view of each part, and write UNION when you SELECT from the views")
     source = query.args["from_"].this if query.args.get("from_") else None
     if (
         not isinstance(source, exp.Table)
         or query.args.get("with_")
         or len(list(query.find_all(exp.Select))) > 1
     ):
-        no("a subquery", query, "write it as one SELECT … FROM the source")
+        no("a subquery", query, _ONE_SELECT)
     if query.args.get("joins"):
         no("a join", query.args["joins"][0], "make a view of each side, and join the views when you SELECT")
     if source.args.get("sample"):
