@@ -2,7 +2,7 @@
 //! `formats/framed.py`, which asks the registry and teaches what it hears. Before a Protobuf message there is
 //! also the way to it within the schema, as in `formats/protobuf_framing.py`.
 
-use crate::avro_plan::Plan;
+use crate::avro::plan::Plan;
 use crate::protobuf::Protobuf;
 use crate::refusal::{Kind, Refusal};
 use std::collections::HashMap;

@@ -1,7 +1,8 @@
 //! The plan of `formats/avro_plan.py`, read from its JSON and checked against the columns.
 
-use crate::avro_datum::Datum;
+use crate::avro::datum::Datum;
 use crate::columns::{Column, Data};
+use crate::scalars::Scale;
 use arrow_schema::{DataType, TimeUnit};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
@@ -84,15 +85,6 @@ pub enum To {
     /// Three numbers: months, days, milliseconds.
     Duration,
     Decimal(Scale),
-}
-
-/// From the writer's scale to the column's: a factor, or a divisor that is not 0.
-pub struct Scale {
-    pub written: usize,
-    pub factor: i128,
-    pub divisor: i128,
-    /// The first magnitude that has more digits than the column.
-    pub end: u128,
 }
 
 impl Plan {
@@ -225,7 +217,7 @@ fn to(plan: &Value, column: Option<&Column>) -> Option<To> {
         ("uuid", DataType::Utf8) if plan["size"] == 16 => Some(To::Uuid),
         ("duration", DataType::Struct(_)) if plan["size"] == 12 && is_duration(column) => Some(To::Duration),
         ("decimal", DataType::Decimal128(precision, scale)) => {
-            Some(To::Decimal(self::scale(plan["written"].as_u64()?, *precision, *scale)?))
+            Some(To::Decimal(Scale::new(plan["written"].as_u64()?, *precision, *scale)?))
         }
         ("null" | "never" | "boolean" | "struct" | "array" | "map", _) => Some(To::Nothing),
         _ => None,
@@ -235,17 +227,6 @@ fn to(plan: &Value, column: Option<&Column>) -> Option<To> {
 fn is_duration(column: &Column) -> bool {
     let Data::Struct(children, _) = &column.data else { return false };
     children.len() == 3 && children.iter().all(|child| child.kind == DataType::Int64)
-}
-
-pub fn scale(written: u64, precision: u8, scale: i8) -> Option<Scale> {
-    let shift = i64::from(scale) - i64::try_from(written).ok()?;
-    let power = 10i128.checked_pow(u32::try_from(shift.abs()).ok()?)?;
-    Some(Scale {
-        written: written.try_into().ok()?,
-        factor: if shift >= 0 { power } else { 0 },
-        divisor: if shift < 0 { power } else { 0 },
-        end: 10u128.checked_pow(precision.into())?,
-    })
 }
 
 fn is_empty(plan: &Value) -> bool {
