@@ -6,6 +6,7 @@
 //! nothing, and the bitmap is made once a batch.
 
 use crate::debezium::units::Unit;
+use crate::error::NotNative;
 use crate::json::text::folded;
 use arrow_buffer::{BooleanBufferBuilder, Buffer, MutableBuffer};
 use arrow_data::ArrayData;
@@ -82,8 +83,12 @@ impl Bytes {
     }
 }
 
+fn unreadable(field: &Field, why: &str) -> NotNative {
+    NotNative::Format(format!("column {}: {why}", field.name()).into())
+}
+
 impl Column {
-    pub fn new(field: &Field) -> Result<Column, String> {
+    pub fn new(field: &Field) -> Result<Column, NotNative> {
         let kind = field.data_type().clone();
         let data = match &kind {
             DataType::Boolean => Data::Bool(Vec::new()),
@@ -103,9 +108,9 @@ impl Column {
                 DataType::Struct(pair) if pair.len() == 2 => {
                     Data::Map(Vec::new(), Box::new(Column::new(&pair[0])?), Box::new(Column::new(&pair[1])?))
                 }
-                other => return Err(format!("column {}: a map of {other}", field.name())),
+                other => return Err(unreadable(field, &format!("a map of {other}"))),
             },
-            other => return Err(format!("column {}: type {other} cannot be read", field.name())),
+            other => return Err(unreadable(field, &format!("type {other} cannot be read"))),
         };
         Ok(Column {
             name: field.name().clone(),

@@ -6,10 +6,10 @@
 
 pub mod avro;
 pub mod columns;
-pub mod costs;
 pub mod csv;
 pub mod debezium;
 pub mod decoder;
+pub mod error;
 pub mod framed;
 pub mod json;
 pub mod kafka;

@@ -9,6 +9,7 @@ pub mod plan;
 pub mod wire;
 
 use crate::columns::{Column, Data};
+use crate::error::NotNative;
 use crate::protobuf::json::append_json;
 use crate::protobuf::plan::{Default, Field, Message, Part, Read, Wire};
 use crate::protobuf::wire::{Found, Frame, Inside, Packed, Scratch, Torn, inside, walk};
@@ -65,7 +66,7 @@ fn full() -> Fault {
 }
 
 impl Protobuf {
-    pub fn new(plan: &str, columns: &[Column]) -> Result<Self, String> {
+    pub fn new(plan: &str, columns: &[Column]) -> Result<Self, NotNative> {
         Ok(Protobuf { plan: Message::new(plan, columns)?, scratch: Scratch::default() })
     }
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException
 
@@ -20,6 +20,9 @@ from forebay.errors import (
 )
 from forebay.kafka.callbacks import called_back
 from forebay.options import Options
+
+if TYPE_CHECKING:
+    from forebay_native import BrokerError
 
 # The library logs to stderr by itself unless it is given a logger; a person should see our words, once.
 _client_log = logging.getLogger("forebay.kafka.client")
@@ -154,6 +157,11 @@ def unreachable(options: Options, text: str) -> UnreachableError:
     local = all(_LOCAL.fullmatch(server) for server in servers)
     remedy = "start a broker there with: forebay dev up; or name another address" if local else ""
     return UnreachableError(f"cannot reach Kafka at {address(options)} while {text}", remedy=remedy)
+
+
+def from_native(error: BrokerError) -> KafkaError:
+    """What the native client raises, as the library has it: `translate` makes the same of both."""
+    return KafkaError(KafkaError._MSG_TIMED_OUT if error.may_pass else error.code, error.message)
 
 
 def translate(error: KafkaError, options: Options, doing: str) -> ForebayError:
