@@ -72,7 +72,7 @@ def _parts(servers: str, form: str, payloads: list[bytes]) -> Iterator[tuple[str
         yield "fetch and unpack, natively", lambda: _read(_source(servers, form, RAW, "raw", {}))
         decoder = module.Decoder(*rows.values)
         chunks = [payloads[start : start + CHUNK] for start in range(0, len(payloads), CHUNK)]
-        yield "decode, natively", lambda: sum(len(chunk) - len(decoder.decode(chunk)[1]) for chunk in chunks)
+        yield "decode, natively", lambda: sum(len(chunk) - len(decoder.decode(chunk).bad) for chunk in chunks)
         yield "both at once, natively", lambda: _read(source)
     yield "all of it by the Python reference", lambda: _read_plainly(source)
 

@@ -10,8 +10,10 @@ code, part by part.
 from __future__ import annotations
 
 import argparse
+import subprocess
 import tempfile
 import time
+from base64 import b64encode
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -30,6 +32,7 @@ from benchmarks.records import expected, values
 from benchmarks.report import Grid, Section, Spread
 from benchmarks.runner import prepare
 from benchmarks.sessions import PeerSession
+from benchmarks.shapes import COLUMNS
 from forebay.connectors.contract import SourceConfig
 from forebay.deadletter.bulk import BulkLetters
 from forebay.deadletter.limiter import SharedLimiter
@@ -38,9 +41,7 @@ from forebay.deadletter.router import Router
 from forebay.deadletter.topic import ensure_topic
 from forebay.deadletter.writer import Destination
 from forebay.devstack import DevStack
-from forebay.formats import decoder
 from forebay.kafka.connector import KafkaSource
-from forebay.native import native
 
 PARTITIONS = 4
 EVERY = 10  # one record in so many is poison
@@ -49,6 +50,9 @@ WARMUP_RECORDS = 50_000
 TIMEOUT_S = 600.0
 SAMPLE = 2_000
 COST_ROUNDS = 301
+CRATE = Path(__file__).parents[1] / "native"
+COSTS = """sh ../scripts/crates.sh lock &&
+    exec cargo run --quiet --release --locked --no-default-features --features costs --example costs -- "$@" """
 SKIP_NS, LETTER_NS = 50, 200
 TITLE = "What bad records cost"
 
@@ -260,18 +264,17 @@ def _ratios(
 
 
 def _costs() -> Grid:
-    """Nanoseconds of each part, by kind of poison."""
-    module = native()
-    if module is None:
-        raise PeerError("the native reader is not built")
-    schema = trade_columns("medium")
+    """Nanoseconds of each part, by kind of poison, from a program of the native crate."""
+    columns = [f"{name}={kind}" for name, kind in COLUMNS["medium"].items()]
     good = list(values("json", "medium", SAMPLE))
-    plain = decoder("json", schema, {})
     rows = []
     for way, name in enumerate(("cut short", "of a wrong type", "an array", "not UTF-8")):
-        bad = [spoilt(value, way) for value in good]
-        found = module.costs("json", plain.schema, {}, bad, COST_ROUNDS)
-        rows.append((name, *(f"{part:.0f}" for part in found)))
+        bad = b"\n".join(b64encode(spoilt(value, way)) for value in good)
+        command = ["sh", "-c", COSTS, "costs", str(COST_ROUNDS), *columns]
+        done = subprocess.run(command, cwd=CRATE, input=bad, capture_output=True, check=False)
+        if done.returncode:
+            raise PeerError(f"the crate's costs could not be measured: {done.stderr.decode()}")
+        rows.append((name, *(f"{float(part):.0f}" for part in done.stdout.split())))
     head = ("JSON that is", "to find it bad", "to skip it, over that", "words for it", "a letter, over both")
     return Grid(head, tuple(rows), title="Nanoseconds a bad record, in the native code")
 

@@ -7,7 +7,7 @@ cd "$(dirname "$0")/.."
 
 say() { printf 'setup: %s\n' "$1" >&2; }
 
-version=$(find native \( -name target -o -name fuzz \) -prune -o \( -name '*.rs' -o -name '*.toml' -o -name '*.py' -o -name crates.list \) -type f -print |
+version=$(find native \( -name target -o -name fuzz -o -name examples \) -prune -o \( -name '*.rs' -o -name '*.toml' -o -name '*.py' -o -name '*.pyi' -o -name crates.list \) -type f -print |
     LC_ALL=C sort | xargs cat scripts/native.sh scripts/crates.sh | sha256sum | cut -c1-16)
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/forebay/native/$version-$(uname -m)
 [ "$(cat .venv/.native 2>/dev/null || true)" != "$version" ] || exit 0

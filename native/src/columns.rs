@@ -5,8 +5,9 @@
 //! that one bad record costs one record. NULLs are kept as a list of places: a value that is there costs
 //! nothing, and the bitmap is made once a batch.
 
-use crate::json_text::folded;
-use crate::units::Unit;
+use crate::debezium::units::Unit;
+use crate::error::NotNative;
+use crate::json::text::folded;
 use arrow_buffer::{BooleanBufferBuilder, Buffer, MutableBuffer};
 use arrow_data::ArrayData;
 use arrow_schema::{DataType, Field, TimeUnit};
@@ -82,8 +83,12 @@ impl Bytes {
     }
 }
 
+fn unreadable(field: &Field, why: &str) -> NotNative {
+    NotNative::Format(format!("column {}: {why}", field.name()).into())
+}
+
 impl Column {
-    pub fn new(field: &Field) -> Result<Column, String> {
+    pub fn new(field: &Field) -> Result<Column, NotNative> {
         let kind = field.data_type().clone();
         let data = match &kind {
             DataType::Boolean => Data::Bool(Vec::new()),
@@ -103,9 +108,9 @@ impl Column {
                 DataType::Struct(pair) if pair.len() == 2 => {
                     Data::Map(Vec::new(), Box::new(Column::new(&pair[0])?), Box::new(Column::new(&pair[1])?))
                 }
-                other => return Err(format!("column {}: a map of {other}", field.name())),
+                other => return Err(unreadable(field, &format!("a map of {other}"))),
             },
-            other => return Err(format!("column {}: type {other} cannot be read", field.name())),
+            other => return Err(unreadable(field, &format!("type {other} cannot be read"))),
         };
         Ok(Column {
             name: field.name().clone(),
@@ -117,6 +122,25 @@ impl Column {
             unit: Unit::Plain,
             nulls: Vec::new(),
         })
+    }
+
+    /// Whether a value occurs twice from `first` on, as no map's key may.
+    pub fn repeats_from(&self, first: usize) -> bool {
+        fn twice<T: Ord + Copy>(values: &[T]) -> bool {
+            let mut sorted = values.to_vec();
+            sorted.sort_unstable();
+            sorted.windows(2).any(|pair| pair[0] == pair[1])
+        }
+        match &self.data {
+            Data::Bytes(bytes) => {
+                twice(&(first..bytes.len()).map(|index| bytes.get(index)).collect::<Vec<_>>())
+            }
+            Data::I8(values) => twice(&values[first..]),
+            Data::I16(values) => twice(&values[first..]),
+            Data::I32(values) => twice(&values[first..]),
+            Data::I64(values) => twice(&values[first..]),
+            _ => false,
+        }
     }
 
     #[inline(always)]

@@ -1,6 +1,7 @@
 //! FORMAT csv: one record a message, columns by position. Takes what Python's `csv` takes in strict mode.
 
 use crate::columns::{Column, Data};
+use crate::error::NotNative;
 use crate::refusal::{Refusal, quote, shorten};
 use crate::scalars::{self, expected};
 use arrow_schema::DataType;
@@ -30,10 +31,10 @@ enum State {
 
 impl Csv {
     /// Characters beyond ASCII are left to the reference decoder.
-    pub fn new(delimiter: &str, quote: &str, escape: &str, null: &str) -> Result<Self, String> {
+    pub fn new(delimiter: &str, quote: &str, escape: &str, null: &str) -> Result<Self, NotNative> {
         let quote = one(quote)?;
         Ok(Csv {
-            delimiter: one(delimiter)?.ok_or("a delimiter is needed")?,
+            delimiter: one(delimiter)?.ok_or(NotNative::Format("a delimiter is needed".into()))?,
             quote,
             escape: one(escape)?.filter(|escape| Some(*escape) != quote),
             null: null.as_bytes().to_vec(),
@@ -44,7 +45,7 @@ impl Csv {
         })
     }
 
-    pub fn skip_comments(&mut self, character: &str) -> Result<(), String> {
+    pub fn skip_comments(&mut self, character: &str) -> Result<(), NotNative> {
         self.comment = one(character)?;
         Ok(())
     }
@@ -183,11 +184,11 @@ impl Csv {
     }
 }
 
-fn one(text: &str) -> Result<Option<u8>, String> {
+fn one(text: &str) -> Result<Option<u8>, NotNative> {
     match text.as_bytes() {
         [] => Ok(None),
         [byte] if byte.is_ascii() => Ok(Some(*byte)),
-        _ => Err(format!("'{text}' is not one ASCII character")),
+        _ => Err(NotNative::Format(format!("'{text}' is not one ASCII character").into())),
     }
 }
 

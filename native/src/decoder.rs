@@ -4,6 +4,7 @@ use crate::avro::{self, Plan};
 use crate::columns::{Column, Data};
 use crate::csv::Csv;
 use crate::debezium;
+use crate::error::NotNative;
 use crate::framed::{self, Frames, Lesson};
 use crate::json;
 use crate::protobuf::Protobuf;
@@ -37,7 +38,7 @@ enum Format {
 
 impl Decoder {
     /// An error means that this format, schema or option is for the reference decoder.
-    pub fn new(format: &str, schema: &Schema, options: &HashMap<String, String>) -> Result<Self, String> {
+    pub fn new(format: &str, schema: &Schema, options: &HashMap<String, String>) -> Result<Self, NotNative> {
         let columns =
             schema.fields().iter().map(|field| Column::new(field)).collect::<Result<Vec<_>, _>>()?;
         let option =
@@ -64,7 +65,7 @@ impl Decoder {
                 Format::Protobuf(Some(Box::new(made)))
             }
             "debezium-json" if debezium::fits(&columns) => Format::Debezium(debezium::Described::default()),
-            other => return Err(format!("format {other} is not read natively")),
+            other => return Err(NotNative::Format(format!("format {other} is not read natively").into())),
         };
         let indexed = matches!(format, Format::Protobuf(_));
         let frames = framed.then(|| Frames::new(indexed));
@@ -87,7 +88,7 @@ impl Decoder {
         plan: Option<&str>,
         kind: &str,
         message: &str,
-    ) -> Result<(), String> {
+    ) -> Result<(), NotNative> {
         let lesson = match (plan, &self.format) {
             (None, _) => framed::refused(kind, message)?,
             (Some(plan), Format::Avro(_)) => Lesson::Avro(Box::new(Plan::new(plan, &self.columns)?)),
@@ -96,7 +97,8 @@ impl Decoder {
             }
             (Some(_), _) => Lesson::Plain,
         };
-        self.frames.as_mut().ok_or("these payloads name no schema")?.learn(header, lesson)
+        let unnamed = NotNative::Lesson("these payloads name no schema".into());
+        self.frames.as_mut().ok_or(unnamed)?.learn(header, lesson)
     }
 
     pub fn rows(&self) -> usize {

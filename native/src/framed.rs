@@ -2,7 +2,8 @@
 //! `formats/framed.py`, which asks the registry and teaches what it hears. Before a Protobuf message there is
 //! also the way to it within the schema, as in `formats/protobuf_framing.py`.
 
-use crate::avro_plan::Plan;
+use crate::avro::plan::Plan;
+use crate::error::NotNative;
 use crate::protobuf::Protobuf;
 use crate::refusal::{Kind, Refusal};
 use std::collections::HashMap;
@@ -83,9 +84,9 @@ impl Frames {
     }
 
     /// Say what a header means, also where something else was said before.
-    pub fn learn(&mut self, header: &[u8], lesson: Lesson) -> Result<(), String> {
+    pub fn learn(&mut self, header: &[u8], lesson: Lesson) -> Result<(), NotNative> {
         let found = if self.indexed { indexed(header) } else { id(header).map(|id| (id, HEADER)) };
-        let (id, end) = found.map_err(|refusal| refusal.message())?;
+        let (id, end) = found.map_err(|refusal| NotNative::Lesson(refusal.message().into()))?;
         let next = self.ways.len() as u32 + 1;
         let way = match &header[HEADER..end] {
             [] | FIRST => 0,
@@ -161,7 +162,7 @@ fn wrong(reason: String) -> Refusal {
 }
 
 /// A refusal as the teacher has it.
-pub fn refused(kind: &str, message: &str) -> Result<Lesson, String> {
-    let kind = Kind::named(kind).ok_or_else(|| format!("no kind: {kind}"))?;
+pub fn refused(kind: &str, message: &str) -> Result<Lesson, NotNative> {
+    let kind = Kind::named(kind).ok_or_else(|| NotNative::Lesson(format!("no kind: {kind}").into()))?;
     Ok(Lesson::Refused(Refusal::new(kind, message)))
 }

@@ -1,26 +1,20 @@
 //! Forebay's reader: from Kafka's bytes to Arrow columns, without the GIL and without a Python object per
-//! record. `python.rs` is its face; the rooms behind it know nothing of Python.
+//! record. `python` is its face; what is behind it knows nothing of Python.
+//!
+//! A module for each format, and `kafka` for what comes before and after decoding. They share `decoder` (one format
+//! with one schema), `columns`, `scalars` and `refusal`.
 
 pub mod avro;
-pub mod avro_datum;
-pub mod avro_explain;
-pub mod avro_plan;
 pub mod columns;
-pub mod costs;
 pub mod csv;
 pub mod debezium;
 pub mod decoder;
-pub mod explain;
+pub mod error;
 pub mod framed;
 pub mod json;
-pub mod json_text;
 pub mod kafka;
 pub mod protobuf;
-pub mod protobuf_json;
-pub mod protobuf_plan;
-pub mod protobuf_wire;
 #[cfg(feature = "python")]
 mod python;
 pub mod refusal;
 pub mod scalars;
-pub mod units;

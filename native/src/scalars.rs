@@ -10,6 +10,10 @@ use std::borrow::Cow;
 const FIRST_MICROS: i64 = -62_135_596_800_000_000;
 const LAST_MICROS: i64 = 253_402_300_799_999_999;
 
+/// Days of 0001-01-01 and 9999-12-31.
+const FIRST_DAY: i64 = -719_162;
+const LAST_DAY: i64 = 2_932_896;
+
 /// The end of the number that starts at `from`, as JSON writes numbers; None if there is none.
 #[inline]
 pub fn number_end(text: &[u8], from: usize) -> Option<usize> {
@@ -194,6 +198,12 @@ fn digits(text: &[u8]) -> Option<i32> {
     Some(value)
 }
 
+/// Days within the years 0001 to 9999.
+#[inline(always)]
+pub fn days(value: i64) -> Option<i32> {
+    if (FIRST_DAY..=LAST_DAY).contains(&value) { value.try_into().ok() } else { None }
+}
+
 /// Epoch milliseconds as microseconds, within the years 0001 to 9999.
 #[inline]
 pub fn millis(value: i64) -> Option<i64> {
@@ -280,5 +290,50 @@ pub fn expected(kind: &DataType) -> Cow<'static, str> {
         DataType::List(_) => "ARRAY".into(),
         DataType::Map(_, _) => "MAP (an object)".into(),
         other => other.to_string().into(),
+    }
+}
+
+/// Big-endian two's complement of at most 38 digits; None also where there is no byte.
+pub fn unscaled(bytes: &[u8]) -> Option<i128> {
+    let sign = if bytes.first()? & 0x80 == 0 { 0 } else { 0xff };
+    let (lead, tail) = bytes.split_at(bytes.len().saturating_sub(16));
+    let mut whole = [sign; 16];
+    whole[16 - tail.len()..].copy_from_slice(tail);
+    let value = i128::from_be_bytes(whole);
+    // Bytes that only repeat the sign say nothing, however many there are.
+    let extended = lead.iter().all(|byte| *byte == sign) && (value < 0) == (sign != 0);
+    (extended && value.unsigned_abs() < 10u128.pow(38)).then_some(value)
+}
+
+/// From the writer's scale to the column's: a factor, or a divisor that is not 0.
+pub struct Scale {
+    pub written: usize,
+    factor: i128,
+    divisor: i128,
+    /// The first magnitude that has more digits than the column.
+    end: u128,
+}
+
+impl Scale {
+    /// To a column of this precision and scale.
+    pub fn new(written: u64, precision: u8, scale: i8) -> Option<Self> {
+        let shift = i64::from(scale) - i64::try_from(written).ok()?;
+        let power = 10i128.checked_pow(u32::try_from(shift.abs()).ok()?)?;
+        Some(Scale {
+            written: written.try_into().ok()?,
+            factor: if shift >= 0 { power } else { 0 },
+            divisor: if shift < 0 { power } else { 0 },
+            end: 10u128.checked_pow(precision.into())?,
+        })
+    }
+
+    /// The unscaled value in the column's scale, if no digit is lost and none too many.
+    pub fn rescale(&self, value: i128) -> Option<i128> {
+        let rescaled = match self.divisor {
+            0 => value.checked_mul(self.factor)?,
+            divisor if value % divisor == 0 => value / divisor,
+            _ => return None,
+        };
+        (rescaled.unsigned_abs() < self.end).then_some(rescaled)
     }
 }

@@ -33,6 +33,7 @@ from forebay.errors import (
     ReadStalledError,
     UnknownTopicError,
 )
+from forebay.formats.contract import NativeFormat
 from forebay.kafka import native_reader, reader
 from forebay.kafka.consumers import CACHE
 from forebay.kafka.offsets import KafkaSplit, Range
@@ -381,9 +382,20 @@ def test_letters_that_cannot_be_sent_from_native_code_are_handed_back(
     server.on_produce = lambda: error
     server.log = [batch(0, [b"x"] * 5)]
     settings = [("bootstrap.servers", server.bootstrap_servers)]
-    letters = module.Letters(settings, server.topic, "s", True, 1 << 20, 5000, {})
+    letters = module.Letters(
+        settings, server.topic, "s", carries_value=True, most=1 << 20, patience_ms=5000, topic_ids={}
+    )
     schema = pa.schema([pa.field("n", pa.int64())])
-    found = module.Reader(settings, ("json", schema, {}), None, schema, ["0"], (10, 1 << 20, 1 << 20))
+    found = module.Reader(
+        settings,
+        NativeFormat("json", schema, {}),
+        None,
+        schema,
+        ["0"],
+        max_rows=10,
+        max_bytes=1 << 20,
+        longest=1 << 20,
+    )
     found.add(server.topic, 0, 0, 5)
     found.letters(letters)
     while not found.done:
@@ -404,7 +416,16 @@ def test_a_budget_below_a_record_burns_no_core(server: ProtocolServer) -> None:
 
     schema = pa.schema([pa.field("n", pa.int64())])
     settings = [("bootstrap.servers", server.bootstrap_servers)]
-    found = module.Reader(settings, ("json", schema, {}), None, schema, ["0"], (1000, 0, 1 << 20))
+    found = module.Reader(
+        settings,
+        NativeFormat("json", schema, {}),
+        None,
+        schema,
+        ["0"],
+        max_rows=1000,
+        max_bytes=0,
+        longest=1 << 20,
+    )
     found.add(server.topic, 0, 0, 200)
     reads = 0
     while not found.done and reads < 300:

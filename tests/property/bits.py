@@ -1,7 +1,11 @@
-"""Arrow values to compare bit by bit: `==` takes -0.0 for 0.0, and no NaN for another."""
+"""What two decoders are compared by.
+
+Arrow values bit by bit: `==` takes -0.0 for 0.0, and no NaN for another.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from itertools import pairwise
 from typing import Any
 
@@ -13,6 +17,11 @@ _BITS = {pa.float32(): pa.int32(), pa.float64(): pa.int64()}
 def rows_in_bits(batch: pa.RecordBatch) -> list[tuple[Any, ...]]:
     """The rows, each float as the integer that has its bits."""
     return list(zip(*map(_bits, batch.columns), strict=True))
+
+
+def kinds(refused: Iterable[Any]) -> list[tuple[int, str]]:
+    """Which values are refused, and for what kind of reason."""
+    return [(bad.index, str(bad.kind)) for bad in refused]
 
 
 def _bits(array: pa.Array) -> list[Any]:

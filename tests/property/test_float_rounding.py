@@ -43,8 +43,8 @@ def bits_read(format: str, made: Decoder, payload: bytes) -> list[int | None]:
     found = [(decoded.batch, len(decoded.bad))]
     module = native()
     if module is not None:
-        batch, bad = module.Decoder(format, made.schema, dict(made.native_options)).decode([payload])
-        found.append((pa.record_batch(batch), len(bad)))
+        natively = module.Decoder(format, made.schema, dict(made.native_options)).decode([payload])
+        found.append((pa.record_batch(natively.batch), len(natively.bad)))
     assert all(batch.num_rows + bad == 1 for batch, bad in found)
     return [None if bad else batch.column(0).view(pa.int32())[0].as_py() for batch, bad in found]
 

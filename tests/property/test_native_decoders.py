@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from tests.property.bits import rows_in_bits
+from tests.property.bits import kinds, rows_in_bits
 from tests.property.test_formats_properties import (
     FLAT,
     GARBAGE,
@@ -54,17 +54,18 @@ def check_agreement(
     made = native.Decoder(format, plain.schema, dict(options or {}))
     good = list(range(len(values))) if expected.good is None else expected.good
     for _ in range(2):  # a decoder holds nothing back from one call to the next
-        found, of, bad, skipped, mismatched = made.decode_rows(list(values))
-        assert (of, skipped, mismatched) == (good, expected.skipped, expected.case_mismatches)
-        batch = pa.record_batch(found)
+        found = made.decode(list(values))
+        assert (found.good, found.skipped) == (good, expected.skipped)
+        assert found.case_mismatches == expected.case_mismatches
+        batch, bad = pa.record_batch(found.batch), found.bad
         batch.validate(full=True)
-        refused = [(values[item[0]], item[1]) for item in bad]
+        refused = [(values[item.index], item.kind) for item in bad]
         assert refused == [(values[record.index], record.kind) for record in expected.bad]
         assert batch.schema.equals(expected.batch.schema)
         assert rows_in_bits(batch) == rows_in_bits(expected.batch)
-        assert not any("refused at first sight" in item[2] for item in bad)
+        assert not any("refused at first sight" in item.message for item in bad)
     made.brief = True
-    assert [item[:2] for item in made.decode_rows(list(values))[2]] == [item[:2] for item in bad]
+    assert kinds(made.decode(list(values)).bad) == kinds(bad)
 
 
 def damage(payload: bytes) -> st.SearchStrategy[bytes]:

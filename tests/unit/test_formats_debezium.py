@@ -180,9 +180,7 @@ def _messages(payloads: list[bytes], native: bool) -> list[str]:
     if not native:
         return [bad.message for bad in plain.decode(payloads).bad]
     module = pytest.importorskip("forebay_native", reason="the native reader is not built (make setup)")
-    return [
-        message for _, _, message in module.Decoder("debezium-json", plain.schema, {}).decode(payloads)[1]
-    ]
+    return [bad.message for bad in module.Decoder("debezium-json", plain.schema, {}).decode(payloads).bad]
 
 
 @pytest.mark.parametrize("name", ["_op", "_TS_MS", "_weight"])

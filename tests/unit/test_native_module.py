@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import pickle
 import shutil
 import subprocess
 import sys
@@ -11,7 +12,7 @@ import pytest
 from confluent_kafka import KafkaError
 
 from forebay import native
-from forebay.kafka.settings import REFUSALS
+from forebay.kafka.settings import REFUSALS, from_native
 
 CODE = """
 import logging, sys
@@ -52,3 +53,26 @@ def test_it_speaks_of_refusals_by_the_librarys_numbers() -> None:
     assert module.REFUSALS == (KafkaError._AUTHENTICATION, KafkaError._SSL)
     assert set(module.REFUSALS) <= set(REFUSALS)
     assert module.UNSUPPORTED == KafkaError._UNSUPPORTED_FEATURE
+
+
+def test_its_types_are_those_that_mypy_is_given() -> None:
+    pytest.importorskip("forebay_native", reason="the native reader is not built (make setup)")
+    command = [sys.executable, "-m", "mypy.stubtest", "forebay_native"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+
+
+def test_its_error_survives_pickling_and_is_the_librarys() -> None:
+    errors = pytest.importorskip(
+        "forebay_native.errors", reason="the native reader is not built (make setup)"
+    )
+    refused = pickle.loads(pickle.dumps(errors.BrokerError(29, "may not", False)))
+    assert (refused.code, refused.message, refused.may_pass, str(refused)) == (
+        29,
+        "may not",
+        False,
+        "may not",
+    )
+    error = from_native(refused)
+    assert (error.code(), error.str()) == (KafkaError.TOPIC_AUTHORIZATION_FAILED, "may not")
+    assert from_native(errors.BrokerError(0, "away", True)).code() == KafkaError._MSG_TIMED_OUT

@@ -3,9 +3,10 @@
 //! A batch is unpacked bit by bit: however much it holds, no more of it is in memory than a window, or
 //! the longest record.
 
-use crate::kafka::trouble::Trouble;
-use crate::kafka::unpack::{LAST_METHOD, Piece, Unpacker, Unpackers};
+use crate::kafka::error::KafkaError;
+use crate::kafka::unpack::{LAST_METHOD, Piece, Unpacker, Unpackers, Unreadable};
 use crate::kafka::wire::{Damaged, View};
+use std::fmt::Display;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -134,7 +135,7 @@ impl Batches {
     }
 
     /// The offset after the last whole batch; None if there is none. Looks at heads only.
-    pub fn last(&self) -> Result<Option<i64>, Trouble> {
+    pub fn last(&self) -> Result<Option<i64>, KafkaError> {
         let (mut at, mut last) = (self.at, None);
         while let Some(head) = head(&self.answer[at..self.end], at)? {
             last = Some(head.next);
@@ -153,7 +154,7 @@ impl Batches {
 
     /// The next record, in order. An error is about this batch: it is damaged, or of another time.
     #[inline]
-    pub fn next(&mut self, unpackers: &mut Unpackers) -> Result<Step<'_>, Trouble> {
+    pub fn next(&mut self, unpackers: &mut Unpackers) -> Result<Step<'_>, KafkaError> {
         if !std::mem::take(&mut self.again) {
             self.last = self.find(unpackers)?;
         }
@@ -162,7 +163,7 @@ impl Batches {
                 let found = record(unpacker.bytes(place), head, *offset);
                 found
                     .map(Step::Record)
-                    .map_err(|_| Trouble::damaged(format!("a damaged record at offset {offset}")))
+                    .map_err(|_| KafkaError::Damaged(format!("a damaged record at offset {offset}")))
             }
             (Some((offset, Err(length))), _) => Ok(Step::TooLong(*offset, *length)),
             _ => Ok(Step::End(self.next)),
@@ -171,7 +172,7 @@ impl Batches {
 
     /// The next record, or None at the end.
     #[inline]
-    fn find(&mut self, unpackers: &mut Unpackers) -> Result<Option<Found>, Trouble> {
+    fn find(&mut self, unpackers: &mut Unpackers) -> Result<Option<Found>, KafkaError> {
         loop {
             if self.current.is_none() && !self.begin(unpackers)? {
                 return Ok(None);
@@ -187,16 +188,16 @@ impl Batches {
             current.left -= 1;
             let (base, own) = (current.head.base, current.head.base..current.head.next);
             let unpacker = &mut current.unpacker;
-            let damaged = |reason| damaged(base, reason);
-            let length = unpacker.length().map_err(damaged)?;
+            let unreadable = |reason: Unreadable| damaged(base, reason);
+            let length = unpacker.length().map_err(unreadable)?;
             let too_long = length > self.longest;
             // Of one that is too long only the offset is looked at, which is in front.
-            let place = unpacker.advance(if too_long { MOST_FRONT } else { length }).map_err(damaged)?;
-            let offset = offset(unpacker.bytes(&place)).map_err(|_| damaged("no offset".into()))?;
+            let place = unpacker.advance(if too_long { MOST_FRONT } else { length }).map_err(unreadable)?;
+            let offset = offset(unpacker.bytes(&place)).map_err(|_| damaged(base, "no offset"))?;
             let offset = base.checked_add(offset).filter(|offset| own.contains(offset));
-            let offset = offset.ok_or_else(|| damaged("an offset that is not in it".into()))?;
+            let offset = offset.ok_or_else(|| damaged(base, "an offset that is not in it"))?;
             if too_long {
-                unpacker.skip(length - MOST_FRONT).map_err(damaged)?;
+                unpacker.skip(length - MOST_FRONT).map_err(unreadable)?;
             }
             if offset < self.next {
                 continue;
@@ -207,7 +208,7 @@ impl Batches {
     }
 
     /// Go to the next batch that has records for us; false if there is none.
-    fn begin(&mut self, unpackers: &mut Unpackers) -> Result<bool, Trouble> {
+    fn begin(&mut self, unpackers: &mut Unpackers) -> Result<bool, KafkaError> {
         while let Some(head) = head(&self.answer[self.at..self.end], self.at)? {
             let start = self.at;
             self.at = head.end;
@@ -219,13 +220,13 @@ impl Batches {
                 let bytes = &self.answer[start..head.end];
                 let said = u32::from_be_bytes(bytes[17..21].try_into().unwrap_or_default());
                 if crc32c::crc32c(&bytes[21..]) != said {
-                    return Err(damaged(head.base, "its checksum is wrong".into()));
+                    return Err(damaged(head.base, "its checksum is wrong"));
                 }
             }
             let piece = Piece::new(self.answer.clone(), start + HEAD..head.end);
             let method = head.attributes & COMPRESSION;
             if method > LAST_METHOD {
-                return Err(Trouble::unsupported(format!("a batch compressed by method {method}")));
+                return Err(KafkaError::Unsupported(format!("a batch compressed by method {method}")));
             }
             let unpacker = unpackers.unpacker(method, piece).map_err(|reason| damaged(head.base, reason))?;
             let left = head.count.max(0);
@@ -250,7 +251,7 @@ impl Batches {
 }
 
 /// The head of the batch at the start of `bytes`; None where it is cut off.
-fn head(bytes: &[u8], at: usize) -> Result<Option<Head>, Trouble> {
+fn head(bytes: &[u8], at: usize) -> Result<Option<Head>, KafkaError> {
     let Some(start) = bytes.get(..HEAD) else {
         // Older formats have shorter heads, and the same place for their number.
         return match bytes.get(16) {
@@ -277,7 +278,7 @@ fn head(bytes: &[u8], at: usize) -> Result<Option<Head>, Trouble> {
         Ok(Head { base, end: length, attributes, next, base_time, max_time, producer, count })
     };
     let mut head =
-        read(&mut view).map_err(|damaged| Trouble::damaged(format!("a damaged batch: {damaged}")))?;
+        read(&mut view).map_err(|damaged| KafkaError::Damaged(format!("a damaged batch: {damaged}")))?;
     if head.end > bytes.len() {
         return Ok(None);
     }
@@ -285,14 +286,14 @@ fn head(bytes: &[u8], at: usize) -> Result<Option<Head>, Trouble> {
     Ok(Some(head))
 }
 
-fn other_format(format: u8) -> Trouble {
-    Trouble::unsupported(format!(
+fn other_format(format: u8) -> KafkaError {
+    KafkaError::Unsupported(format!(
         "a batch in message format {format}: the native reader reads format 2, of Kafka 0.11 and later"
     ))
 }
 
-fn damaged(base: i64, reason: String) -> Trouble {
-    Trouble::damaged(format!("a damaged batch at offset {base}: {reason}"))
+fn damaged(base: i64, reason: impl Display) -> KafkaError {
+    KafkaError::Damaged(format!("a damaged batch at offset {base}: {reason}"))
 }
 
 /// The offset of a record within its batch.
@@ -323,7 +324,6 @@ fn record<'a>(bytes: &'a [u8], head: &Head, offset: i64) -> Result<Record<'a>, D
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kafka::trouble::UNSUPPORTED;
     use crate::kafka::wire::Writer;
 
     fn varint(value: i64) -> Vec<u8> {
@@ -359,7 +359,7 @@ mod tests {
         bytes
     }
 
-    fn read(bytes: Vec<u8>, start: i64, aborted: Vec<(i64, i64)>) -> Result<(Vec<i64>, i64), Trouble> {
+    fn read(bytes: Vec<u8>, start: i64, aborted: Vec<(i64, i64)>) -> Result<(Vec<i64>, i64), KafkaError> {
         let end = bytes.len();
         let mut batches = Batches::new(bytes, 0..end, start, aborted, 100, true);
         let (mut found, mut unpackers) = (Vec::new(), Unpackers::default());
@@ -417,7 +417,7 @@ mod tests {
         short[60] = 2; // one record more than there is
         let crc = crc32c::crc32c(&short[21..]).to_be_bytes();
         short[17..21].copy_from_slice(&crc);
-        assert!(read(short, 0, vec![]).unwrap_err().text().contains("damaged"));
+        assert!(read(short, 0, vec![]).unwrap_err().to_string().contains("damaged"));
     }
 
     #[test]
@@ -425,7 +425,7 @@ mod tests {
         for offset in [4, 8, i64::MAX - 1, i64::MAX] {
             let found = read(batch(5, &[5, offset], 7, 0, -1), 0, vec![]);
             assert!(
-                found.as_ref().is_err_and(|error| error.text().contains("damaged")),
+                found.as_ref().is_err_and(|error| error.to_string().contains("damaged")),
                 "{offset}: {found:?}"
             );
         }
@@ -437,10 +437,7 @@ mod tests {
         old[16] = 1;
         for (bytes, what) in [(old, "format 1"), (batch(0, &[0], 0, 5, -1), "method 5")] {
             let found = read(bytes, 0, vec![]);
-            assert!(
-                matches!(&found, Err(Trouble::Refused(UNSUPPORTED, text)) if text.contains(what)),
-                "{found:?}"
-            );
+            assert!(matches!(&found, Err(KafkaError::Unsupported(text)) if text.contains(what)), "{found:?}");
         }
     }
 

@@ -2,11 +2,12 @@
 //!
 //! It has no threads: what nobody reads stays with the broker, or in the socket.
 
+use crate::error::NotNative;
 use crate::kafka::connection::Connection;
+use crate::kafka::error::{Code, KafkaError};
 use crate::kafka::messages::{self, Broker};
 use crate::kafka::settings::Settings;
 use crate::kafka::tls;
-use crate::kafka::trouble::{Trouble, UNKNOWN_TOPIC};
 use rustls::ClientConfig;
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
@@ -39,7 +40,7 @@ pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Client {
     /// The client of these settings in this process.
-    pub fn get(settings: Settings) -> Result<Arc<Client>, String> {
+    pub fn get(settings: Settings) -> Result<Arc<Client>, NotNative> {
         let key = (std::process::id(), settings);
         if let Some(client) = lock(&CLIENTS).get(&key) {
             return Ok(client.clone());
@@ -50,28 +51,25 @@ impl Client {
     }
 
     /// A connection to the partition's leader, and the leader's number.
-    pub fn connect(&self, topic: &str, number: i32) -> Result<(i32, Connection), Trouble> {
+    pub fn connect(&self, topic: &str, number: i32) -> Result<(i32, Connection), KafkaError> {
         let leader = self.leader(topic, number)?;
         if let Some(connection) = self.idle(Some(leader)) {
             return Ok((leader, connection));
         }
         let place = lock(&self.known).brokers.get(&leader).cloned();
-        let place = place.ok_or_else(|| Trouble::Away(format!("broker {leader} is not known")))?;
+        let place = place.ok_or_else(|| KafkaError::Away(format!("broker {leader} is not known")))?;
         Ok((leader, Connection::open(&self.settings, self.tls.as_ref(), &place)?))
     }
 
     /// The number of the partition's leader.
-    pub fn leader(&self, topic: &str, number: i32) -> Result<i32, Trouble> {
+    pub fn leader(&self, topic: &str, number: i32) -> Result<i32, KafkaError> {
         let known = lock(&self.known).leaders.get(&(topic.to_owned(), number)).copied();
         known.map_or_else(|| self.ask(topic, |found| self.learn(found, topic, number)), Ok)
     }
 
     /// How many partitions the topic has.
-    pub fn partitions(&self, topic: &str) -> Result<usize, Trouble> {
-        self.ask(topic, |found| match found.error {
-            0 => Ok(found.partitions.len()),
-            error => Err(Trouble::answered(error)),
-        })
+    pub fn partitions(&self, topic: &str) -> Result<usize, KafkaError> {
+        self.ask(topic, |found| KafkaError::check(found.error).map(|()| found.partitions.len()))
     }
 
     /// Keep a connection that owes no answer.
@@ -98,9 +96,9 @@ impl Client {
     fn ask<T>(
         &self,
         topic: &str,
-        judge: impl Fn(messages::Metadata) -> Result<T, Trouble>,
-    ) -> Result<T, Trouble> {
-        let mut last = Trouble::Away("no bootstrap.servers".into());
+        judge: impl Fn(messages::Metadata) -> Result<T, KafkaError>,
+    ) -> Result<T, KafkaError> {
+        let mut last = KafkaError::Away("no bootstrap.servers".into());
         for place in std::iter::once(None).chain(self.settings.servers.iter().map(Some)) {
             let connection = match place {
                 None => self.idle(None).map(Ok),
@@ -112,35 +110,35 @@ impl Client {
             });
             match asked {
                 None => {}
-                Some(Err(trouble @ Trouble::Away(_))) => last = trouble,
+                Some(Err(error @ KafkaError::Away(_))) => last = error,
                 Some(outcome) => return outcome,
             }
         }
         Err(last)
     }
 
-    fn learn(&self, found: messages::Metadata, topic: &str, number: i32) -> Result<i32, Trouble> {
+    fn learn(&self, found: messages::Metadata, topic: &str, number: i32) -> Result<i32, KafkaError> {
         let leader = found.partitions.iter().find(|(n, leader)| *n == number && *leader >= 0);
         let mut known = lock(&self.known);
         for Broker { node, host, port } in found.brokers {
             known.brokers.insert(node, (host, port));
         }
-        match (found.error, leader) {
-            (0, Some((_, leader))) => {
+        KafkaError::check(found.error)?;
+        match leader {
+            Some((_, leader)) => {
                 // The bootstrap address may be another road to the same broker: it is not kept.
                 known.leaders.insert((topic.to_owned(), number), *leader);
                 Ok(*leader)
             }
-            (0, None) if found.partitions.iter().all(|(n, _)| *n != number) => {
-                Err(Trouble::answered(UNKNOWN_TOPIC))
+            None if found.partitions.iter().all(|(n, _)| *n != number) => {
+                Err(KafkaError::Answered(Code::UNKNOWN_TOPIC_OR_PARTITION))
             }
-            (0, None) => Err(Trouble::Away(format!("{topic}-{number} has no leader"))),
-            (error, _) => Err(Trouble::answered(error)),
+            None => Err(KafkaError::Away(format!("{topic}-{number} has no leader"))),
         }
     }
 
     /// Where the partition's log begins and where what may be read of it ends.
-    pub fn watermarks(&self, topic: &str, number: i32) -> Result<(i64, i64), Trouble> {
+    pub fn watermarks(&self, topic: &str, number: i32) -> Result<(i64, i64), KafkaError> {
         let (leader, mut connection) = self.connect(topic, number)?;
         let committed_only = self.settings.committed_only;
         let mut ends = [0, 0];
@@ -149,10 +147,7 @@ impl Client {
             let asked = connection.ask(messages::LIST_OFFSETS, request);
             let (error, offset) =
                 messages::read_list_offsets(&asked.inspect_err(|_| self.forget(topic, number))?)?;
-            if error != 0 {
-                self.forget(topic, number);
-                return Err(Trouble::answered(error));
-            }
+            KafkaError::check(error).inspect_err(|_| self.forget(topic, number))?;
             *end = offset;
         }
         self.give_back(leader, connection);

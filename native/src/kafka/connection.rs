@@ -1,10 +1,10 @@
 //! One connection to one broker: requests go out, answers come back in their order.
 
+use crate::kafka::error::KafkaError;
 use crate::kafka::messages::{self, API_VERSIONS, Api, Offered};
 use crate::kafka::sasl;
 use crate::kafka::settings::{Login, Settings};
 use crate::kafka::tls;
-use crate::kafka::trouble::{AUTHENTICATION, Trouble, UNSUPPORTED};
 use crate::kafka::wire::Writer;
 use rustls::ClientConfig;
 use std::io::{self, Read, Write};
@@ -39,13 +39,13 @@ impl Connection {
         settings: &Settings,
         tls: Option<&Arc<ClientConfig>>,
         place: &(String, u16),
-    ) -> Result<Self, Trouble> {
+    ) -> Result<Self, KafkaError> {
         let (host, port) = place;
-        let mut last = Trouble::Away(format!("{host}:{port}: no address"));
+        let mut last = KafkaError::Away(format!("{host}:{port}: no address"));
         for address in (host.as_str(), *port).to_socket_addrs()? {
             match TcpStream::connect_timeout(&address, CONNECT) {
                 Ok(tcp) => return Connection::start(settings, tls, host, tcp),
-                Err(error) => last = Trouble::Away(format!("{host}:{port}: {error}")),
+                Err(error) => last = KafkaError::Away(format!("{host}:{port}: {error}")),
             }
         }
         Err(last)
@@ -56,7 +56,7 @@ impl Connection {
         tls: Option<&Arc<ClientConfig>>,
         host: &str,
         tcp: TcpStream,
-    ) -> Result<Self, Trouble> {
+    ) -> Result<Self, KafkaError> {
         tcp.set_nodelay(true)?;
         tcp.set_read_timeout(Some(settings.timeout))?;
         tcp.set_write_timeout(Some(settings.timeout))?;
@@ -81,71 +81,61 @@ impl Connection {
     }
 
     /// Before the login, because the login too is a request that has versions.
-    fn ask_versions(&mut self) -> Result<(), Trouble> {
+    fn ask_versions(&mut self) -> Result<(), KafkaError> {
         let (error, offered) = messages::read_api_versions(&self.ask(API_VERSIONS, Writer::default())?)?;
         self.offered = offered;
-        if error == 0 { Ok(()) } else { Err(Trouble::answered(error)) }
+        KafkaError::check(error)
     }
 
     /// A broker that is sent a version that it does not know may say nothing at all.
-    fn check_offered(&self, api: Api) -> Result<(), Trouble> {
+    fn check_offered(&self, api: Api) -> Result<(), KafkaError> {
         let Api { key, version, name } = api;
         match self.offered.iter().find(|(offered, ..)| *offered == key) {
             _ if api == API_VERSIONS => Ok(()),
             Some((_, low, high)) if (*low..=*high).contains(&version) => Ok(()),
-            Some((_, low, high)) => Err(Trouble::unsupported(format!(
+            Some((_, low, high)) => Err(KafkaError::Unsupported(format!(
                 "the broker answers {name} from version {low} up to version {high}, and not in version {version}"
             ))),
-            None => Err(Trouble::unsupported(format!("the broker does not answer {name}"))),
+            None => Err(KafkaError::Unsupported(format!("the broker does not answer {name}"))),
         }
     }
 
-    fn log_in(&mut self, login: &Login) -> Result<(), Trouble> {
-        let refused = |why: String| Trouble::Refused(AUTHENTICATION, why);
+    fn log_in(&mut self, login: &Login) -> Result<(), KafkaError> {
         let name = login.mechanism.name();
         let answer = self.ask(messages::SASL_HANDSHAKE, messages::sasl_handshake(name))?;
         let (error, known) = messages::read_sasl_handshake(&answer)?;
-        match Trouble::answered(error) {
-            _ if error == 0 => {}
-            Trouble::Refused(code, why) if code != UNSUPPORTED => {
-                return Err(refused(format!("{why}: {name}; it takes {}", known.join(", "))));
+        KafkaError::check(error).map_err(|error| match error {
+            KafkaError::Answered(code) => {
+                KafkaError::Authentication(format!("{code}: {name}; it takes {}", known.join(", ")))
             }
-            trouble => return Err(trouble),
-        }
-        let mut network = None;
-        let outcome = sasl::log_in(login, &mut |token| {
-            let answer = self.ask(messages::SASL_AUTHENTICATE, messages::sasl_authenticate(token));
-            let answer = answer.and_then(|answer| Ok(messages::read_sasl_authenticate(&answer)?));
-            let answer = answer.and_then(|(error, why, token)| match Trouble::answered(error) {
-                _ if error == 0 => Ok(Ok(token)),
-                Trouble::Refused(code, text) if code != UNSUPPORTED => {
-                    Ok(Err(if why.is_empty() { text } else { format!("{text}: {why}") }))
-                }
-                trouble => Err(trouble),
-            });
-            answer.unwrap_or_else(|trouble| {
-                network = Some(trouble);
-                Err(String::new())
+            error => error,
+        })?;
+        sasl::log_in(login, &mut |token| {
+            let answer = self.ask(messages::SASL_AUTHENTICATE, messages::sasl_authenticate(token))?;
+            let (error, why, token) = messages::read_sasl_authenticate(&answer)?;
+            KafkaError::check(error).map(|()| token).map_err(|error| match error {
+                KafkaError::Answered(code) if why.is_empty() => KafkaError::Authentication(code.to_string()),
+                KafkaError::Answered(code) => KafkaError::Authentication(format!("{code}: {why}")),
+                error => error,
             })
-        });
-        outcome.map_err(|why| network.unwrap_or_else(|| refused(why)))
+        })
     }
 
     /// Send a request and wait for its answer, which comes without its head.
-    pub fn ask(&mut self, api: Api, request: Writer) -> Result<Vec<u8>, Trouble> {
+    pub fn ask(&mut self, api: Api, request: Writer) -> Result<Vec<u8>, KafkaError> {
         self.send(api, request)?;
         let answer = self.receive(Instant::now() + self.timeout)?;
-        let mut answer = answer.ok_or_else(|| Trouble::Away("no answer from the broker".into()))?;
+        let mut answer = answer.ok_or_else(|| KafkaError::Away("no answer from the broker".into()))?;
         answer.drain(..HEAD);
         Ok(answer)
     }
 
-    pub fn send(&mut self, api: Api, request: Writer) -> Result<(), Trouble> {
+    pub fn send(&mut self, api: Api, request: Writer) -> Result<(), KafkaError> {
         self.send_with(api, request, &[])
     }
 
     /// Send a request that ends with these bytes.
-    pub fn send_with(&mut self, api: Api, request: Writer, rest: &[u8]) -> Result<(), Trouble> {
+    pub fn send_with(&mut self, api: Api, request: Writer, rest: &[u8]) -> Result<(), KafkaError> {
         self.check_offered(api)?;
         self.sent = self.sent.wrapping_add(1);
         let head =
@@ -153,7 +143,7 @@ impl Connection {
         let mut bytes = head.0;
         bytes.extend(request.0);
         let size = i32::try_from(bytes.len() + rest.len() - 4)
-            .map_err(|_| Trouble::Away("a request too long".into()))?;
+            .map_err(|_| KafkaError::Away("a request too long".into()))?;
         bytes[..4].copy_from_slice(&size.to_be_bytes());
         match &mut self.stream {
             Stream::Plain(stream) => {
@@ -170,7 +160,7 @@ impl Connection {
     }
 
     /// The next answer, if it comes in time; what has come of it is kept for the next call.
-    pub fn receive(&mut self, until: Instant) -> Result<Option<Vec<u8>>, Trouble> {
+    pub fn receive(&mut self, until: Instant) -> Result<Option<Vec<u8>>, KafkaError> {
         loop {
             let missing = self.missing()?;
             if missing == 0 {
@@ -190,7 +180,7 @@ impl Connection {
                 }
             };
             match read {
-                Ok(0) => return Err(Trouble::Away("the broker closed the connection".into())),
+                Ok(0) => return Err(KafkaError::Away("the broker closed the connection".into())),
                 Ok(_) => {}
                 Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {
                     if Instant::now() >= until {
@@ -204,16 +194,16 @@ impl Connection {
     }
 
     /// How many bytes are to come until the size is known, or the answer whole.
-    fn missing(&mut self) -> Result<u64, Trouble> {
+    fn missing(&mut self) -> Result<u64, KafkaError> {
         let have = self.incoming.len();
         let Some(head) = self.incoming.first_chunk::<HEAD>() else { return Ok((HEAD - have) as u64) };
         let [size, number] =
             [&head[..4], &head[4..]].map(|part| i32::from_be_bytes(part.try_into().unwrap_or_default()));
         let whole = usize::try_from(size).ok().filter(|size| *size >= 4).map(|size| size + 4);
-        let Some(whole) = whole else { return Err(Trouble::Away("this is not Kafka".into())) };
+        let Some(whole) = whole else { return Err(KafkaError::Away("this is not Kafka".into())) };
         if have == HEAD {
             if number != self.answered.wrapping_add(1) {
-                return Err(Trouble::Away("an answer to another question".into()));
+                return Err(KafkaError::Away("an answer to another question".into()));
             }
             self.incoming.reserve_exact((whole - have).min(PREPARED));
         }

@@ -1,5 +1,6 @@
 //! The few requests that reading and dead letters take, in versions that every broker from Kafka 2.3 on answers.
 
+use crate::kafka::error::Code;
 use crate::kafka::wire::{Damaged, View, Writer};
 use std::ops::Range;
 
@@ -55,7 +56,8 @@ pub fn metadata(topic: &str) -> Writer {
 pub fn read_metadata(answer: &[u8], topic: &str) -> Result<Metadata, Damaged> {
     let mut view = View::new(answer);
     view.i32()?; // throttled so long
-    let mut found = Metadata { brokers: Vec::new(), error: 3, partitions: Vec::new() };
+    let error = Code::UNKNOWN_TOPIC_OR_PARTITION.number(); // unless the topic is in there
+    let mut found = Metadata { brokers: Vec::new(), error, partitions: Vec::new() };
     for _ in 0..view.count()? {
         let (node, host, port) = (view.i32()?, view.text()?, view.i32()?);
         view.text()?; // rack

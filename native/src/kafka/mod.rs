@@ -3,6 +3,7 @@
 pub mod batches;
 pub mod client;
 pub mod connection;
+pub mod error;
 pub mod letters;
 pub mod messages;
 pub mod parcels;
@@ -12,6 +13,5 @@ pub mod rows;
 pub mod sasl;
 pub mod settings;
 pub mod tls;
-pub mod trouble;
 pub mod unpack;
 pub mod wire;

@@ -5,14 +5,11 @@
 use crate::kafka::batches::Record;
 use crate::kafka::client::Client;
 use crate::kafka::connection::{Connection, HEAD};
+use crate::kafka::error::{Code, GRACE, KafkaError, backoff};
 use crate::kafka::letters::{self, Form, Head};
 use crate::kafka::messages::{PRODUCE, produce, read_produce};
 use crate::kafka::parcels::{Letter, Parcel, Parcels, Slot};
 use crate::kafka::rows::{Stretch, stretch};
-use crate::kafka::trouble::{
-    CORRUPT_MESSAGE, GRACE, MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE, SSL, Trouble, UNKNOWN_TOPIC,
-    UNSUPPORTED, backoff,
-};
 use crate::refusal::{Kind, Refusal};
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -59,7 +56,7 @@ pub struct Post {
     sealed: Vec<u8>, // the parcel that is being sent
     returned: Vec<Letter>,
     /// Why nothing can be written: told as soon as somebody asks.
-    broken: Option<Trouble>,
+    broken: Option<KafkaError>,
     unwritten: usize,
     /// What went wrong last, and has been tried again since.
     pub trouble: String,
@@ -139,8 +136,8 @@ impl Post {
                     self.parcels = Some(Parcels::new(count.max(1), self.now));
                     self.failures = 0;
                 }
-                Err(trouble) => {
-                    self.broken = self.later(trouble).err();
+                Err(error) => {
+                    self.broken = self.later(error).err();
                     std::thread::sleep(self.not_before.saturating_duration_since(Instant::now()));
                 }
             }
@@ -166,9 +163,9 @@ impl Post {
     }
 
     /// Let the first so many go, and take back the others: where those are.
-    pub fn grant(&mut self, count: usize) -> Result<Vec<(String, i32, Stretch)>, Trouble> {
-        if let Some(trouble) = &self.broken {
-            return Err(trouble.clone());
+    pub fn grant(&mut self, count: usize) -> Result<Vec<(String, i32, Stretch)>, KafkaError> {
+        if let Some(error) = &self.broken {
+            return Err(error.clone());
         }
         let kept_out = self.staged.split_off(count.min(self.staged.len()));
         let mut stretches = Vec::new();
@@ -192,7 +189,7 @@ impl Post {
     }
 
     /// Send all that was granted. Returns how many letters are not durable by then.
-    pub fn flush(&mut self, until: Instant) -> Result<usize, Trouble> {
+    pub fn flush(&mut self, until: Instant) -> Result<usize, KafkaError> {
         if let Some(parcels) = &mut self.parcels {
             self.queue.extend(parcels.take(true, self.now));
         }
@@ -213,7 +210,7 @@ impl Post {
     }
 
     /// Send what can be sent, and take one answer from each broker that owes one, if it is there in time.
-    fn pump(&mut self, until: Instant) -> Result<(), Trouble> {
+    fn pump(&mut self, until: Instant) -> Result<(), KafkaError> {
         let now = Instant::now();
         if now < self.not_before {
             std::thread::sleep(self.not_before.min(until).saturating_duration_since(now));
@@ -226,7 +223,7 @@ impl Post {
             }
             match flight.connection.receive(until) {
                 Ok(None) if flight.heard.elapsed() > self.client.settings.timeout => {
-                    self.lose(node, Trouble::Away("no answer".into()))?;
+                    self.lose(node, KafkaError::Away("no answer".into()))?;
                 }
                 Ok(None) => {}
                 Ok(Some(answer)) => {
@@ -240,13 +237,13 @@ impl Post {
                         }
                     }
                 }
-                Err(trouble) => self.lose(node, trouble)?,
+                Err(error) => self.lose(node, error)?,
             }
         }
         Ok(())
     }
 
-    fn dispatch(&mut self) -> Result<(), Trouble> {
+    fn dispatch(&mut self) -> Result<(), KafkaError> {
         for _ in 0..self.queue.len() {
             if Instant::now() < self.not_before {
                 break;
@@ -262,13 +259,13 @@ impl Post {
     }
 
     /// Send a parcel; back into the queue with it where that is not possible yet.
-    fn send(&mut self, parcel: Parcel) -> Result<(), Trouble> {
+    fn send(&mut self, parcel: Parcel) -> Result<(), KafkaError> {
         let node = match self.connect(parcel.number) {
             Ok(node) => node,
-            Err(trouble) => {
+            Err(error) => {
                 self.client.forget(&self.topic, parcel.number); // its leader may be another one now
                 self.queue.push_back(parcel);
-                return self.later(trouble);
+                return self.later(error);
             }
         };
         let Some(flight) = self.flights.get_mut(&node).filter(|flight| flight.parcels.len() < IN_FLIGHT)
@@ -287,17 +284,17 @@ impl Post {
                 }
                 flight.parcels.push_back(parcel);
             }
-            Err(trouble) => {
+            Err(error) => {
                 self.client.forget(&self.topic, number);
                 self.queue.push_back(parcel);
-                self.lose(node, trouble)?;
+                self.lose(node, error)?;
             }
         }
         Ok(())
     }
 
     /// The leader of a partition, with a connection to it among the flights.
-    fn connect(&mut self, number: i32) -> Result<i32, Trouble> {
+    fn connect(&mut self, number: i32) -> Result<i32, KafkaError> {
         let leader = self.client.leader(&self.topic, number)?;
         if self.flights.contains_key(&leader) {
             return Ok(leader);
@@ -308,59 +305,55 @@ impl Post {
     }
 
     /// The broker's word on a parcel.
-    fn settle(&mut self, parcel: Parcel, error: i16) -> Result<(), Trouble> {
-        match error {
-            0 => {
+    fn settle(&mut self, parcel: Parcel, error: i16) -> Result<(), KafkaError> {
+        let error = match KafkaError::check(error) {
+            Ok(()) => {
                 (self.failures, self.missing, self.since) = (0, None, Instant::now());
                 if let Some(parcels) = &mut self.parcels {
                     parcels.recycle(parcel);
                 }
                 return Ok(());
             }
-            MESSAGE_TOO_LARGE | RECORD_LIST_TOO_LARGE => {
+            Err(KafkaError::Answered(Code::MESSAGE_TOO_LARGE | Code::RECORD_LIST_TOO_LARGE)) => {
                 self.returned.extend(parcel.letters());
                 return Ok(());
             }
-            _ => {}
-        }
+            // Not a damaged log: the batch was damaged on its way.
+            Err(KafkaError::Answered(code @ Code::CORRUPT_MESSAGE)) => KafkaError::Away(code.to_string()),
+            Err(error) => error,
+        };
         self.client.forget(&self.topic, parcel.number);
         self.queue.push_back(parcel);
-        self.later(match Trouble::answered(error) {
-            // Not a damaged log: the batch was damaged on its way.
-            Trouble::Refused(_, text) if error == CORRUPT_MESSAGE => Trouble::Away(text),
-            trouble => trouble,
-        })
+        self.later(error)
     }
 
     /// A connection is of no use any more. What it had not answered is sent again.
-    fn lose(&mut self, node: i32, trouble: Trouble) -> Result<(), Trouble> {
+    fn lose(&mut self, node: i32, error: KafkaError) -> Result<(), KafkaError> {
         if let Some(flight) = self.flights.remove(&node) {
             for parcel in flight.parcels {
                 self.client.forget(&self.topic, parcel.number);
                 self.queue.push_back(parcel);
             }
         }
-        self.later(trouble)
+        self.later(error)
     }
 
     /// Try again in a while; an error where that is of no use, or has been done for long enough.
-    fn later(&mut self, trouble: Trouble) -> Result<(), Trouble> {
-        let unknown = i32::from(UNKNOWN_TOPIC);
+    fn later(&mut self, error: KafkaError) -> Result<(), KafkaError> {
         let began = if self.failures == 0 { Instant::now() } else { self.since };
         self.since = began;
-        match trouble {
+        let unknown = KafkaError::Answered(Code::UNKNOWN_TOPIC_OR_PARTITION);
+        match error {
             // OpenSSL may see it otherwise, and librdkafka speak what we do not: they have the last word.
-            Trouble::Refused(SSL | UNSUPPORTED, _) => {
+            KafkaError::Tls(_) | KafkaError::Unsupported(_) => {
                 self.aside = true;
                 self.parcels.get_or_insert_with(|| Parcels::new(1, self.now));
             }
-            Trouble::Refused(code, text)
-                if code == unknown && self.missing.get_or_insert_with(Instant::now).elapsed() < GRACE =>
-            {
-                self.trouble = text;
+            error if error == unknown && self.missing.get_or_insert_with(Instant::now).elapsed() < GRACE => {
+                self.trouble = error.to_string();
             }
-            Trouble::Away(text) if began.elapsed() < self.patience => self.trouble = text,
-            trouble => return Err(trouble),
+            KafkaError::Away(text) if began.elapsed() < self.patience => self.trouble = text,
+            error => return Err(error),
         }
         self.not_before = Instant::now() + backoff(self.failures);
         self.failures += 1;

@@ -9,13 +9,12 @@
 use crate::kafka::batches::{Batches, Step};
 use crate::kafka::client::Client;
 use crate::kafka::connection::{Connection, HEAD};
+use crate::kafka::error::{GRACE, KafkaError, backoff};
 use crate::kafka::messages::{FETCH, Fetched, Wanted, fetch, read_fetch};
 use crate::kafka::post::Post;
 use crate::kafka::rows::Rows;
-use crate::kafka::trouble::{GRACE, Trouble, backoff};
 use crate::kafka::unpack::Unpackers;
 use crate::refusal;
-use std::ffi::c_int;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -51,8 +50,7 @@ impl Range {
 /// What is to be said of a range that is not a record.
 pub struct Event {
     pub range: usize,
-    pub code: c_int,
-    pub text: String,
+    pub error: KafkaError,
 }
 
 pub struct Limits {
@@ -152,8 +150,8 @@ impl Reader {
                 std::thread::sleep(self.not_before.min(until) - now);
                 continue;
             }
-            if let Err((range, trouble)) = self.advance(until) {
-                self.on_trouble(range, trouble);
+            if let Err((range, error)) = self.advance(until) {
+                self.on_error(range, error);
             }
         }
     }
@@ -194,7 +192,7 @@ impl Reader {
                         break;
                     }
                     // What is under way begins behind this batch: it goes, too.
-                    Err(trouble) => return self.on_trouble(index, trouble),
+                    Err(error) => return self.on_error(index, error),
                 }
             }
             let answer = batches.into_answer(&mut self.unpackers);
@@ -205,22 +203,22 @@ impl Reader {
     }
 
     /// See to it that a fetch is under way, and take its answer if there is one in time.
-    fn advance(&mut self, until: Instant) -> Result<(), (usize, Trouble)> {
+    fn advance(&mut self, until: Instant) -> Result<(), (usize, KafkaError)> {
         let Some(flight) = &mut self.flight else {
             let open = self.ranges.iter().position(Range::is_open);
             return open.map_or(Ok(()), |index| self.launch(index, self.ranges[index].next, None));
         };
         let (index, offset) = (flight.range, flight.offset);
-        let answer = flight.connection.receive(until).map_err(|trouble| (index, trouble))?;
+        let answer = flight.connection.receive(until).map_err(|error| (index, error))?;
         let Some(answer) = answer else {
             let late = flight.since.elapsed() > self.client.settings.timeout;
-            return if late { Err((index, Trouble::Away("no answer".into()))) } else { Ok(()) };
+            return if late { Err((index, KafkaError::Away("no answer".into()))) } else { Ok(()) };
         };
         let Some(flight) = self.flight.take() else { return Ok(()) };
-        self.take(flight, offset, answer).map_err(|trouble| (index, trouble))
+        self.take(flight, offset, answer).map_err(|error| (index, error))
     }
 
-    fn take(&mut self, flight: Flight, offset: i64, answer: Vec<u8>) -> Result<(), Trouble> {
+    fn take(&mut self, flight: Flight, offset: i64, answer: Vec<u8>) -> Result<(), KafkaError> {
         let (range, committed_only) = (&mut self.ranges[flight.range], self.client.settings.committed_only);
         let (throttled_ms, fetched) = read_fetch(&answer[HEAD..], range.number, committed_only)?;
         if throttled_ms > 0 {
@@ -231,9 +229,7 @@ impl Reader {
             self.wait("the broker's answer does not have the partition in it".into());
             return Ok(());
         };
-        if error != 0 {
-            return Err(Trouble::answered(error));
-        }
+        KafkaError::check(error)?;
         range.refused = None;
         let length = records.len();
         let records = records.start + HEAD..records.end + HEAD;
@@ -282,10 +278,10 @@ impl Reader {
         index: usize,
         offset: i64,
         connection: Option<(i32, Connection)>,
-    ) -> Result<(), (usize, Trouble)> {
+    ) -> Result<(), (usize, KafkaError)> {
         let (range, settings) = (&self.ranges[index], &self.client.settings);
         let connection = connection.map_or_else(|| self.client.connect(&range.topic, range.number), Ok);
-        let (node, mut connection) = connection.map_err(|trouble| (index, trouble))?;
+        let (node, mut connection) = connection.map_err(|error| (index, error))?;
         let wanted = Wanted {
             topic: &range.topic,
             number: range.number,
@@ -296,19 +292,19 @@ impl Reader {
             max_bytes: settings.max_bytes.max(1),
             partition_bytes: range.wanted_bytes(),
         };
-        connection.send(FETCH, fetch(&wanted)).map_err(|trouble| (index, trouble))?;
+        connection.send(FETCH, fetch(&wanted)).map_err(|error| (index, error))?;
         self.flight = Some(Flight { range: index, offset, node, connection, since: Instant::now() });
         Ok(())
     }
 
-    fn on_trouble(&mut self, index: usize, trouble: Trouble) {
+    fn on_error(&mut self, index: usize, error: KafkaError) {
         self.flight = None;
         let range = &mut self.ranges[index];
         self.client.forget(&range.topic, range.number);
-        let text = trouble.text().to_owned();
-        let patient = trouble.may_pass() && range.refused.get_or_insert_with(Instant::now).elapsed() < GRACE;
-        if let (Trouble::Refused(code, text), false) = (trouble, patient) {
-            self.events.push(Event { range: index, code, text });
+        let text = error.to_string();
+        let patient = error.may_pass() && range.refused.get_or_insert_with(Instant::now).elapsed() < GRACE;
+        if !patient && !matches!(error, KafkaError::Away(_)) {
+            self.events.push(Event { range: index, error });
         }
         self.wait(text);
     }

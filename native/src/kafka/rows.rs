@@ -2,6 +2,7 @@
 
 use crate::columns::{Column, Data};
 use crate::decoder::{self, Decoder};
+use crate::error::NotNative;
 use crate::kafka::batches::{Header, Record};
 use crate::kafka::post::Post;
 use crate::refusal::{Kind, Refusal, Wanted};
@@ -112,15 +113,16 @@ impl Rows {
         keys: Option<Decoder>,
         schema: &Schema,
         origins: Vec<Origin>,
-    ) -> Result<Self, String> {
+    ) -> Result<Self, NotNative> {
         if schema.fields().len() != origins.len() {
-            return Err("a column without an origin".into());
+            return Err(NotNative::Format("a column without an origin".into()));
         }
         let mut others = Vec::new();
         for (place, (origin, field)) in origins.iter().zip(schema.fields()).enumerate() {
             let known = |decoder: &Option<Decoder>, index: usize| {
                 let found = decoder.as_ref().is_some_and(|decoder| index < decoder.columns.len());
-                if found { Ok(()) } else { Err(format!("column {}: no such origin", field.name())) }
+                let why = || NotNative::Format(format!("column {}: no such origin", field.name()).into());
+                if found { Ok(()) } else { Err(why()) }
             };
             match origin {
                 Origin::Value(index) => known(&values, *index)?,

@@ -1,5 +1,6 @@
 //! Logging in: PLAIN, and SCRAM (RFC 5802), in which the password itself is never sent.
 
+use crate::kafka::error::KafkaError;
 use crate::kafka::settings::{Login, Mechanism};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use ring::rand::{SecureRandom as _, SystemRandom};
@@ -19,36 +20,40 @@ impl Mechanism {
     }
 }
 
-/// Says what to send next, given what the broker said to the message before.
-pub type Exchange<'a> = dyn FnMut(&[u8]) -> Result<Vec<u8>, String> + 'a;
+fn refused(why: impl Into<String>) -> KafkaError {
+    KafkaError::Authentication(why.into())
+}
 
-pub fn log_in(login: &Login, exchange: &mut Exchange<'_>) -> Result<(), String> {
+/// Says what to send next, given what the broker said to the message before.
+pub type Exchange<'a> = dyn FnMut(&[u8]) -> Result<Vec<u8>, KafkaError> + 'a;
+
+pub fn log_in(login: &Login, exchange: &mut Exchange<'_>) -> Result<(), KafkaError> {
     if login.mechanism == Mechanism::Plain {
         return exchange(format!("\0{}\0{}", login.user, login.password).as_bytes()).map(drop);
     }
     let mut bytes = [0_u8; 24];
-    SystemRandom::new().fill(&mut bytes).map_err(|_| "no random numbers")?;
+    SystemRandom::new().fill(&mut bytes).map_err(|_| refused("no random numbers"))?;
     scram(login, &STANDARD.encode(bytes), exchange)
 }
 
-fn scram(login: &Login, nonce: &str, exchange: &mut Exchange<'_>) -> Result<(), String> {
+fn scram(login: &Login, nonce: &str, exchange: &mut Exchange<'_>) -> Result<(), KafkaError> {
     let user = login.user.replace('=', "=3D").replace(',', "=2C");
     let first = format!("n={user},r={nonce}");
     let answer = text(exchange(format!("n,,{first}").as_bytes())?)?;
     let (both, salt, rounds) = (part(&answer, "r=")?, part(&answer, "s=")?, part(&answer, "i=")?);
     if !both.starts_with(nonce) || both.len() == nonce.len() {
-        return Err("SCRAM: the broker's nonce is not ours".into());
+        return Err(refused("SCRAM: the broker's nonce is not ours"));
     }
-    let salt = STANDARD.decode(salt).map_err(|_| "SCRAM: the salt is not base64")?;
+    let salt = STANDARD.decode(salt).map_err(|_| refused("SCRAM: the salt is not base64"))?;
     let rounds = rounds.parse().ok().filter(|rounds| *rounds <= MOST_ROUNDS).and_then(NonZeroU32::new);
-    let rounds = rounds.ok_or("SCRAM: an absurd number of rounds")?;
+    let rounds = rounds.ok_or_else(|| refused("SCRAM: an absurd number of rounds"))?;
     let last = format!("c=biws,r={both}");
     let all = format!("{first},{answer},{last}");
     let (proof, expected) = proofs(login, &salt, rounds, all.as_bytes());
     let answer = text(exchange(format!("{last},p={}", STANDARD.encode(proof)).as_bytes())?)?;
-    let signature = STANDARD.decode(part(&answer, "v=")?).map_err(|_| "SCRAM: no signature")?;
+    let signature = STANDARD.decode(part(&answer, "v=")?).map_err(|_| refused("SCRAM: no signature"))?;
     // Both are ours to see: it is the broker that proves itself here.
-    if signature == expected { Ok(()) } else { Err("SCRAM: the broker does not know the password".into()) }
+    if signature == expected { Ok(()) } else { Err(refused("SCRAM: the broker does not know the password")) }
 }
 
 /// What shows that we know the password, and what shows that the broker does.
@@ -68,16 +73,16 @@ fn proofs(login: &Login, salt: &[u8], rounds: NonZeroU32, all: &[u8]) -> (Vec<u8
     (proof, server.as_ref().to_vec())
 }
 
-fn text(bytes: Vec<u8>) -> Result<String, String> {
-    String::from_utf8(bytes).map_err(|_| "SCRAM: an answer that is no text".into())
+fn text(bytes: Vec<u8>) -> Result<String, KafkaError> {
+    String::from_utf8(bytes).map_err(|_| refused("SCRAM: an answer that is no text"))
 }
 
-fn part<'a>(answer: &'a str, name: &str) -> Result<&'a str, String> {
+fn part<'a>(answer: &'a str, name: &str) -> Result<&'a str, KafkaError> {
     if let Some(error) = answer.strip_prefix("e=") {
-        return Err(format!("SCRAM: {error}"));
+        return Err(refused(format!("SCRAM: {error}")));
     }
     let found = answer.split(',').find_map(|part| part.strip_prefix(name));
-    found.ok_or_else(|| format!("SCRAM: an answer without {name}"))
+    found.ok_or_else(|| refused(format!("SCRAM: an answer without {name}")))
 }
 
 #[cfg(test)]

@@ -3,6 +3,8 @@
 //! A setting that is not known here, or a value, is an error: then librdkafka itself reads, by way of the
 //! plain reader, and nothing that somebody set is ignored.
 
+use crate::error::NotNative;
+use std::borrow::Cow;
 use std::time::Duration;
 
 #[derive(Clone, PartialEq, Eq, Hash)]
@@ -62,7 +64,7 @@ const WITHOUT_MEANING: [&str; 15] = [
 ];
 
 impl Settings {
-    pub fn new(given: &[(String, String)]) -> Result<Self, String> {
+    pub fn new(given: &[(String, String)]) -> Result<Self, NotNative> {
         let mut settings = Settings {
             servers: Vec::new(),
             client_id: "forebay".into(),
@@ -80,7 +82,7 @@ impl Settings {
         let (mut mechanism, mut user, mut password) = (None, String::new(), String::new());
         let mut protocol = "plaintext".to_owned();
         for (name, value) in given {
-            let unknown = || format!("{name} = {value} is for librdkafka");
+            let unknown = || setting(format!("{name} = {value} is for librdkafka"));
             let number = || value.parse::<i32>().map_err(|_| unknown());
             match name.as_str() {
                 "bootstrap.servers" => settings.servers = servers(value)?,
@@ -109,7 +111,7 @@ impl Settings {
                     settings.timeout = Duration::from_millis(number()?.max(1).unsigned_abs().into());
                 }
                 known if WITHOUT_MEANING.contains(&known) => {}
-                _ => return Err(format!("{name} is for librdkafka")),
+                _ => return Err(setting(format!("{name} is for librdkafka"))),
             }
         }
         let (secure, logs_in) = match protocol.as_str() {
@@ -117,43 +119,47 @@ impl Settings {
             "ssl" => (true, false),
             "sasl_plaintext" => (false, true),
             "sasl_ssl" => (true, true),
-            _ => return Err("an unknown security.protocol".into()),
+            _ => return Err(setting("an unknown security.protocol")),
         };
         if tls.key.as_ref().is_some_and(|key| key.contains("ENCRYPTED")) {
-            return Err("a private key with a password is for librdkafka".into());
+            return Err(setting("a private key with a password is for librdkafka"));
         }
         settings.tls = secure.then_some(tls);
         if logs_in {
-            let mechanism = mechanism.ok_or("no sasl.mechanism")?; // the library's own default is Kerberos
+            let mechanism = mechanism.ok_or(setting("no sasl.mechanism"))?; // the library's own default is Kerberos
             settings.login = Some(Login { mechanism, user, password });
         }
         Ok(settings)
     }
 }
 
-fn mechanism_of(name: &str) -> Result<Mechanism, String> {
+pub fn setting(what: impl Into<Cow<'static, str>>) -> NotNative {
+    NotNative::Setting(what.into())
+}
+
+fn mechanism_of(name: &str) -> Result<Mechanism, NotNative> {
     match name {
         "PLAIN" => Ok(Mechanism::Plain),
         "SCRAM-SHA-256" => Ok(Mechanism::Scram256),
         "SCRAM-SHA-512" => Ok(Mechanism::Scram512),
-        other => Err(format!("{other} is for librdkafka")),
+        other => Err(setting(format!("{other} is for librdkafka"))),
     }
 }
 
-fn file(path: &str) -> Result<String, String> {
-    std::fs::read_to_string(path).map_err(|error| format!("{path}: {error}"))
+fn file(path: &str) -> Result<String, NotNative> {
+    std::fs::read_to_string(path).map_err(|error| setting(format!("{path}: {error}")))
 }
 
-fn servers(text: &str) -> Result<Vec<(String, u16)>, String> {
+fn servers(text: &str) -> Result<Vec<(String, u16)>, NotNative> {
     text.split(',').map(str::trim).filter(|server| !server.is_empty()).map(server).collect()
 }
 
 /// `[listener://]host[:port]`, the host in brackets where it is an IPv6 address.
-fn server(text: &str) -> Result<(String, u16), String> {
+fn server(text: &str) -> Result<(String, u16), NotNative> {
     let place = text.split_once("://").map_or(text, |(_, place)| place);
     let (host, port) = match place.rsplit_once(':') {
         Some((host, port)) if !port.ends_with(']') => {
-            (host, port.parse().map_err(|_| format!("no port: {text}"))?)
+            (host, port.parse().map_err(|_| setting(format!("no port: {text}")))?)
         }
         _ => (place, 9092),
     };
@@ -164,7 +170,7 @@ fn server(text: &str) -> Result<(String, u16), String> {
 mod tests {
     use super::*;
 
-    fn settings(given: &[(&str, &str)]) -> Result<Settings, String> {
+    fn settings(given: &[(&str, &str)]) -> Result<Settings, NotNative> {
         Settings::new(&given.iter().map(|(k, v)| ((*k).into(), (*v).into())).collect::<Vec<_>>())
     }
 

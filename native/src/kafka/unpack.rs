@@ -2,6 +2,7 @@
 
 use crate::kafka::wire::View;
 use lz4_flex::frame::FrameDecoder;
+use std::fmt;
 use std::io::{self, BufRead, Read};
 use std::ops::Range;
 use std::sync::Arc;
@@ -15,6 +16,39 @@ const WINDOW: usize = 128 << 10;
 const SNAPPY_GROWTH: usize = 25;
 /// What xerial's snappy, which Java's clients write, has in front of its blocks.
 const XERIAL: &[u8] = b"\x82SNAPPY\0";
+
+/// Why the records of a batch cannot be had.
+#[derive(Debug)]
+pub enum Unreadable {
+    /// Packed by a method that is not known.
+    Method(i16),
+    /// A record's length that cannot be.
+    Length,
+    /// The bytes end inside of a record.
+    Record,
+    /// Snappy's lengths are not right.
+    Snappy(&'static str),
+    /// What the unpacking library says.
+    Packed(io::Error),
+}
+
+impl fmt::Display for Unreadable {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Unreadable::Method(method) => write!(out, "packed by a method {method} that is not known"),
+            Unreadable::Length => out.write_str("the length of a record"),
+            Unreadable::Record => out.write_str("it ends inside of a record"),
+            Unreadable::Snappy(what) => write!(out, "snappy: {what}"),
+            Unreadable::Packed(error) => error.fmt(out),
+        }
+    }
+}
+
+impl From<io::Error> for Unreadable {
+    fn from(error: io::Error) -> Self {
+        Unreadable::Packed(error)
+    }
+}
 
 /// A part of an answer, which lives on with it.
 pub struct Piece {
@@ -75,7 +109,7 @@ pub struct Unpackers {
 
 impl Unpackers {
     /// `method` is as a batch has it.
-    pub fn unpacker(&mut self, method: i16, piece: Piece) -> Result<Unpacker, String> {
+    pub fn unpacker(&mut self, method: i16, piece: Piece) -> Result<Unpacker, Unreadable> {
         let mut buffer = std::mem::take(&mut self.buffer);
         buffer.clear();
         let mut at = 0;
@@ -93,12 +127,12 @@ impl Unpackers {
             4 => {
                 let mut decoder = match self.zstd.take() {
                     Some(decoder) => decoder,
-                    None => Box::new(Zstd::new().map_err(|error| error.to_string())?),
+                    None => Box::new(Zstd::new()?),
                 };
-                decoder.reinit().map_err(|error| error.to_string())?;
+                decoder.reinit()?;
                 Source::Zstd(piece, decoder)
             }
-            other => return Err(format!("packed by a method {other} that is not known")),
+            other => return Err(Unreadable::Method(other)),
         };
         Ok(Unpacker { source, buffer, at })
     }
@@ -133,36 +167,33 @@ impl Unpacker {
 
     /// The length of the record that comes next.
     #[inline]
-    pub fn length(&mut self) -> Result<usize, String> {
+    pub fn length(&mut self) -> Result<usize, Unreadable> {
         let mut view = View::new(self.available());
         let (length, taken) = match view.varlong() {
             Ok(length) => (length, view.at),
             Err(_) => {
                 while self.available().len() < 10 && self.more(10)? {}
                 let mut view = View::new(self.available());
-                (view.varlong().map_err(|_| "the length of a record")?, view.at)
+                (view.varlong().map_err(|_| Unreadable::Length)?, view.at)
             }
         };
         self.at += taken;
-        usize::try_from(length)
-            .ok()
-            .filter(|length| *length >= 6)
-            .ok_or_else(|| "the length of a record".into())
+        usize::try_from(length).ok().filter(|length| *length >= 6).ok_or(Unreadable::Length)
     }
 
     /// The place of the next bytes, which are gone after the call that follows.
     #[inline]
-    pub fn advance(&mut self, length: usize) -> Result<Range<usize>, String> {
+    pub fn advance(&mut self, length: usize) -> Result<Range<usize>, Unreadable> {
         while self.available().len() < length {
             if !self.more(length)? {
-                return Err("it ends inside of a record".into());
+                return Err(Unreadable::Record);
             }
         }
         self.at += length;
         Ok(self.at - length..self.at)
     }
 
-    pub fn skip(&mut self, mut length: usize) -> Result<(), String> {
+    pub fn skip(&mut self, mut length: usize) -> Result<(), Unreadable> {
         while length > 0 {
             let step = length.min(WINDOW);
             self.advance(step)?;
@@ -172,7 +203,7 @@ impl Unpacker {
     }
 
     /// Unpack more, towards as many bytes as are wanted; false at the end.
-    fn more(&mut self, wanted: usize) -> Result<bool, String> {
+    fn more(&mut self, wanted: usize) -> Result<bool, Unreadable> {
         if matches!(self.source, Source::Plain(_) | Source::Whole) {
             return Ok(false);
         }
@@ -185,7 +216,7 @@ impl Unpacker {
         match &mut self.source {
             Source::Plain(_) | Source::Whole => return Ok(false),
             Source::Stream(stream) => {
-                stream.take(room as u64).read_to_end(&mut self.buffer).map_err(|error| error.to_string())?;
+                stream.take(room as u64).read_to_end(&mut self.buffer)?;
             }
             Source::Zstd(piece, decoder) => unzstd(piece, decoder, &mut self.buffer, room)?,
         }
@@ -199,13 +230,13 @@ fn unzstd(
     decoder: &mut Zstd<'_>,
     buffer: &mut Vec<u8>,
     room: usize,
-) -> Result<(), String> {
+) -> Result<(), Unreadable> {
     let have = buffer.len();
     while buffer.len() < have + room {
         let start = buffer.len();
         let mut input = InBuffer::around(piece.rest());
         let mut output = OutBuffer::around_pos(buffer, start);
-        decoder.run(&mut input, &mut output).map_err(|error| error.to_string())?;
+        decoder.run(&mut input, &mut output)?;
         let (read, written) = (input.pos(), output.pos());
         piece.consume(read);
         if written == start && read == 0 {
@@ -216,21 +247,22 @@ fn unzstd(
 }
 
 /// One block, or xerial's: a head of sixteen bytes, then blocks with their lengths in front.
-fn snappy(packed: &[u8], into: &mut Vec<u8>) -> Result<(), String> {
+fn snappy(packed: &[u8], into: &mut Vec<u8>) -> Result<(), Unreadable> {
     let mut add = |block: &[u8]| {
-        let length = snap::raw::decompress_len(block).map_err(|error| error.to_string())?;
+        let length = snap::raw::decompress_len(block).map_err(io::Error::from)?;
         if length > block.len().saturating_mul(SNAPPY_GROWTH) {
-            return Err("snappy: a length that cannot be".to_owned());
+            return Err(Unreadable::Snappy("a length that cannot be"));
         }
         let start = into.len();
         into.resize(start + length, 0);
-        snap::raw::Decoder::new().decompress(block, &mut into[start..]).map_err(|error| error.to_string())
+        snap::raw::Decoder::new().decompress(block, &mut into[start..]).map_err(io::Error::from)?;
+        Ok(())
     };
     if !packed.starts_with(XERIAL) {
-        return add(packed).map(drop);
+        return add(packed);
     }
     let mut view = View::new(packed);
-    let short = |_| "snappy: bytes that end early".to_owned();
+    let short = |_| Unreadable::Snappy("bytes that end early");
     view.take(16).map_err(short)?;
     while view.at < packed.len() {
         add(view.bytes().map_err(short)?)?;
@@ -243,7 +275,7 @@ mod tests {
     use super::*;
     use std::io::Write;
 
-    fn unpacked(method: i16, packed: Vec<u8>) -> Result<Vec<u8>, String> {
+    fn unpacked(method: i16, packed: Vec<u8>) -> Result<Vec<u8>, Unreadable> {
         let end = packed.len();
         let piece = Piece::new(Arc::new(packed), 0..end);
         let mut unpacker = Unpackers::default().unpacker(method, piece)?;
@@ -279,7 +311,7 @@ mod tests {
             assert!(unpacked(method, packed.clone()).unwrap() == text, "{method}");
             for cut in [1, packed.len() / 2] {
                 // Cut short it is an error, or less than there was: then a record ends early.
-                assert!(unpacked(method, packed[..cut].to_vec()) != Ok(text.clone()), "{method}");
+                assert!(unpacked(method, packed[..cut].to_vec()).ok() != Some(text.clone()), "{method}");
             }
         }
     }

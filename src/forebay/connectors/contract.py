@@ -22,8 +22,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 from forebay.errors import ConnectorStateError, OptionValueError
 from forebay.options import Option, Options, OptionTable, dereference
 
-if TYPE_CHECKING:  # commands that look at a home need neither, and both take long to import
+if TYPE_CHECKING:  # commands that look at a home need none of them, and they take long to import
     import pyarrow as pa
+    from forebay_native import Letters
 
 Offsets = dict[str, Any]
 """A position in the source as JSON: what Spark writes into its offset log. Key order is part of it."""
@@ -113,7 +114,7 @@ class Wanted:
 
     whole: bool = False  # with their bytes
     most: Callable[[], int] | None = None  # asked now and then; what is rejected beyond is only counted
-    letters: Any = None  # a native handle: a reader that can makes so many letters in there, by itself
+    letters: Letters | None = None  # a reader that can makes so many letters in there, by itself
     told: Callable[[], int] | None = None  # so many of them are told of besides; None for all with a letter
 
 

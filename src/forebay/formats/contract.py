@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
-from typing import Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import pyarrow as pa
 
@@ -90,8 +90,21 @@ class Decoder(Protocol):
 NO_MORE: Mapping[str, str] = MappingProxyType({})
 """The native options of a format that has none."""
 
-NativeLesson = tuple[str | None, str, str]
-"""What a header means, as the native decoder learns it: a plan, or None and the kind and reason of a refusal."""
+
+class NativeFormat(NamedTuple):
+    """A format, its columns and its options, as the native decoder wants them."""
+
+    name: str
+    schema: pa.Schema
+    options: dict[str, str]
+
+
+class NativeLesson(NamedTuple):
+    """What a header means, as the native decoder learns it: a plan, or None and the kind and reason of a refusal."""
+
+    plan: str | None
+    kind: str = ""
+    message: str = ""
 
 
 @runtime_checkable

@@ -42,7 +42,7 @@ class Lesson:
     def native(self) -> NativeLesson:
         """As the native decoder's `learn` takes it, after the header."""
         text = None if self.plan is None else json.dumps(self.plan, ensure_ascii=False, separators=(",", ":"))
-        return text, self.kind, self.message
+        return NativeLesson(text, self.kind, self.message)
 
 
 class _Reading(Protocol):

@@ -92,7 +92,9 @@ class ProtobufDecoder:
             plan = self._plan_of(unframe(header))
         except RefusedError as refused:
             plan = refused
-        return (None, plan.kind, plan.message) if isinstance(plan, RefusedError) else (_text(plan), "", "")
+        if isinstance(plan, RefusedError):
+            return NativeLesson(None, plan.kind, plan.message)
+        return NativeLesson(_text(plan))
 
     def _meet(self, payload: bytes | None) -> None:
         try:

@@ -10,19 +10,22 @@ import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from confluent_kafka import KafkaError
 
-from forebay.connectors.contract import RawRecord, RejectedRecord, SourceBatch, Stretch, Wanted
-from forebay.errors import ConnectorError, OffsetOutOfRangeError
+from forebay.connectors.contract import RawRecord, RejectedRecord, SourceBatch, Wanted
+from forebay.errors import ConnectorError, OffsetOutOfRangeError, UnexpectedError
 from forebay.kafka.offsets import Range, judge
 from forebay.kafka.reader import GONE, LOOK_S, STALL_S, stalled
 from forebay.kafka.rows import RowDecoder
-from forebay.kafka.settings import consumer_settings, native_settings, translate
-from forebay.native import native
+from forebay.kafka.settings import consumer_settings, from_native, native_settings, translate
+from forebay.native import native, stretches
 from forebay.options import Options
+
+if TYPE_CHECKING:
+    from forebay_native import BrokerError, Event, Part, Reader, Rejected
 
 _WAIT_MS = 1000
 _ALL = Wanted()
@@ -30,6 +33,7 @@ _BATCH_SHARE = 8  # of the budget: a batch is held three times on its way to Spa
 log = logging.getLogger("forebay.native")
 
 
+_DAMAGED = KafkaError.UNKNOWN  # from the native reader alone: a broker's unknown error may pass
 # Its TLS does not take the broker's certificate, and OpenSSL may; or it does not know a version, a format or an error.
 _FOR_LIBRDKAFKA = (KafkaError._SSL, KafkaError._UNSUPPORTED_FEATURE)
 
@@ -43,7 +47,7 @@ class NativeReader:
 
     def __init__(
         self,
-        reader: Any,
+        reader: Reader,
         ranges: Sequence[Range],
         rows: RowDecoder,
         options: Options,
@@ -71,15 +75,23 @@ class NativeReader:
         wanted: Wanted = _ALL,
     ) -> NativeReader | None:
         """None where it is not installed, or does not know the format or one of the client's settings."""
-        module = native()
-        if module is None or "\0" in str(rows.schema):
+        if native() is None or "\0" in str(rows.schema):
             return None  # a NUL ends a name in Arrow's C interface
+        from forebay_native import Reader
+
         budget = options["fetch.budget.bytes"]
-        limits = (options["max.poll.records"], budget // _BATCH_SHARE, budget)
-        settings = native_settings(consumer_settings(options))
         try:
-            reader = module.Reader(settings, rows.values, rows.keys, rows.schema, rows.origins, limits)
-        except ValueError as error:
+            reader = Reader(
+                native_settings(consumer_settings(options)),
+                rows.values,
+                rows.keys,
+                rows.schema,
+                rows.origins,
+                max_rows=options["max.poll.records"],
+                max_bytes=budget // _BATCH_SHARE,
+                longest=budget,
+            )
+        except ValueError as error:  # NotNativeError, or what cannot cross: a schema, a text that is no UTF-8
             _say_once(str(error))
             return None
         return NativeReader(reader, ranges, rows, options, on_lost, wanted)
@@ -90,14 +102,15 @@ class NativeReader:
         position = self._reader.open
         while not self._reader.done:
             self._keep()
-            batch, counts, refused, events = self._reader.read(_WAIT_MS)
-            if batch is not None or any(counts) or refused[0] or refused[1][0]:
-                yield self._batch(batch, refused, *counts)
+            part = self._part()
+            if part.batch is not None or part.skipped or part.rejected or part.counted:
+                yield self._batch(part)
                 moved = time.monotonic()
-            for index, code, text in events:
-                self._on_event(index, code, text)
+            for event in part.events:
+                self._on_event(event)
             if (wanted := self._reader.wanted) is not None:
-                self._reader.learn(*self._rows.lesson(*wanted))
+                lesson = self._rows.lesson(wanted.header, wanted.of_key)
+                self._reader.learn(lesson.plan, lesson.kind, lesson.message)
                 moved = time.monotonic()
             now = time.monotonic()
             if self._reader.open != position:  # past a gap, too, which has no records
@@ -114,34 +127,35 @@ class NativeReader:
             None if most is None else most(), self._wanted.whole, None if told is None else told()
         )
 
-    def _batch(self, batch: Any, refused: Any, taken: int, skipped: int, mismatched: int) -> SourceBatch:
-        rejected, (kinds, stretches), good = refused
-        records = self._rows.empty() if batch is None else pa.record_batch(batch)
+    def _part(self) -> Part:
+        from forebay_native import BrokerError
+
+        try:
+            return self._reader.read(_WAIT_MS)
+        except BrokerError as fault:  # what a broker says is an event
+            raise UnexpectedError(fault.message) from fault
+
+    def _batch(self, part: Part) -> SourceBatch:
+        records = self._rows.empty() if part.batch is None else pa.record_batch(part.batch)
         return SourceBatch(
             records,
-            [self._rejected(*each) for each in rejected],
-            skipped,
-            records.num_rows - taken,
-            dict(kinds),
-            [Stretch(*self._place(index), *span) for index, *span in stretches],
-            {self._place(index): count for index, count in good},
+            [self._rejected(each) for each in part.rejected],
+            part.skipped,
+            records.num_rows - part.taken,
+            part.counted,
+            stretches(part.stretches),
+            {self._place(index): count for index, count in part.good.items()},
             None if self._wanted.letters is None else self._wanted.letters.staged,
-            mismatched,
+            part.case_mismatches,
         )
 
-    def _rejected(
-        self,
-        index: int,
-        offset: int,
-        before: int,
-        kind: str,
-        message: str,
-        path: str,
-        of_key: bool,
-        record: tuple[Any, ...] | None,
-    ) -> RejectedRecord:
-        raw = None if record is None else RawRecord(*record)
-        return RejectedRecord(*self._place(index), offset, kind, message, path, of_key, before, raw)
+    def _rejected(self, bad: Rejected) -> RejectedRecord:
+        raw = bad.record and RawRecord(
+            bad.record.timestamp_ms, bad.record.key, bad.record.value, bad.record.headers
+        )
+        return RejectedRecord(
+            *self._place(bad.range), bad.offset, bad.kind, bad.message, bad.path, bad.of_key, bad.before, raw
+        )
 
     def _place(self, index: int) -> tuple[str, int]:
         return self._ranges[index].topic, self._ranges[index].partition
@@ -149,41 +163,44 @@ class NativeReader:
     @property
     def rest(self) -> list[Range]:
         """What has not been read."""
-        return [self._rest(index, offset) for index, offset in self._reader.open]
+        return [self._rest(index, offset) for index, offset in self._reader.open.items()]
 
     def _rest(self, index: int, offset: int) -> Range:
         item = self._ranges[index]
         return Range(item.topic, item.partition, offset, item.end)
 
-    def _on_event(self, index: int, code: int, text: str) -> None:
-        rest = self._rest(index, dict(self._reader.open).get(index, self._ranges[index].end))
-        if code in GONE:
+    def _on_event(self, event: Event) -> None:
+        index, error = event.range, event.error
+        rest = self._rest(index, self._reader.open.get(index, self._ranges[index].end))
+        if error.code in GONE:
             self._judge(index, rest, at_end=False)
-        elif code == -1:
-            raise ConnectorError(f"reading {rest}: {text}")
+        elif error.code == _DAMAGED:
+            raise ConnectorError(f"reading {rest}: {error.message}")
         else:
-            raise self._refused(code, text, rest)
+            raise self._refused(error, rest)
 
-    def _refused(self, code: int, text: str, rest: Range) -> Exception:
+    def _refused(self, error: BrokerError, rest: Range) -> Exception:
         """What an error that does not pass ends with. Those that do, the reader retries by itself."""
-        if code in _FOR_LIBRDKAFKA:
-            _say_once(text)
-            return NotSpokenError(text)
-        return translate(KafkaError(code, text), self._options, f"reading {rest.topic}-{rest.partition}")
+        if error.code in _FOR_LIBRDKAFKA:
+            _say_once(error.message)
+            return NotSpokenError(error.message)
+        return translate(from_native(error), self._options, f"reading {rest.topic}-{rest.partition}")
 
     def _look_for_the_rest(self) -> None:
         """After a silence: is the topic gone, or was the log cut short of what was planned?"""
-        for index, offset in self._reader.open:
+        for index, offset in self._reader.open.items():
             self._judge(index, self._rest(index, offset), at_end=True)
 
     def _judge(self, index: int, rest: Range, *, at_end: bool) -> None:
+        from forebay_native import BrokerError
+
         try:
-            low, high = self._reader.watermarks(index)
-        except RuntimeError as error:
-            code, text = error.args
-            if code:
-                raise self._refused(code, text, rest) from None
-            return  # the broker is away: that is waited for
+            found = self._reader.watermarks(index)
+        except BrokerError as error:
+            if error.may_pass:
+                return  # the broker is away: that is waited for
+            raise self._refused(error, rest) from None
+        low, high = found.low, found.high
         if at_end and low <= rest.start < high:
             return  # there is something to come
         lost, resume = judge(rest, low, high)

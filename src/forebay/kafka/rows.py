@@ -13,7 +13,7 @@ from forebay.connectors.contract import RawRecord, RejectedRecord, SourceBatch
 from forebay.errors import UnsupportedSqlError
 from forebay.formats import FORMATS, BadRecord, Decoded, Decoder, Kind, decoder, key_decoder
 from forebay.formats.batches import readable
-from forebay.formats.contract import Checked, NativeLesson, Teacher
+from forebay.formats.contract import Checked, NativeFormat, NativeLesson, Teacher
 from forebay.formats.registered import REGISTERED, registered_decoder
 from forebay.kafka.columns import CHANGE_LOG, HEADERS, layout
 from forebay.options import Options
@@ -22,9 +22,6 @@ from forebay.registry import Origin, origin
 MAX_CHUNK_BYTES = 256 << 20  # Arrow's string columns end at 2 GiB; this is far below, and enough
 FORMAT_OPTIONS = ("csv.", "avro.", "protobuf.")
 """How the options begin that are a format's own; the key's have `key.` in front."""
-
-NativeFormat = tuple[str, pa.Schema, dict[str, str]]
-"""A format, its columns and its options, as the native decoder wants them."""
 
 
 class RowDecoder:
@@ -103,14 +100,16 @@ class RowDecoder:
         """Of the value; None if there is nothing to decode in it."""
         if self._values is None:
             return None
-        return self._format, self._values.schema, {**self.format_options, **self._values.native_options}
+        options = {**self.format_options, **self._values.native_options}
+        return NativeFormat(self._format, self._values.schema, options)
 
     @property
     def keys(self) -> NativeFormat | None:
         """Of the key; None if it is left out, or taken as it is (origin "key")."""
         if self._keys is None or self._key_format == "raw":
             return None
-        return self._key_format, self._keys.schema, {**self._key_options, **self._keys.native_options}
+        options = {**self._key_options, **self._keys.native_options}
+        return NativeFormat(self._key_format, self._keys.schema, options)
 
     @property
     def origins(self) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException
 
@@ -19,6 +19,9 @@ from forebay.errors import (
 )
 from forebay.kafka.callbacks import called_back
 from forebay.options import Options
+
+if TYPE_CHECKING:
+    from forebay_native import BrokerError
 
 # The library logs to stderr by itself unless it is given a logger; a person should see our words, once.
 _client_log = logging.getLogger("forebay.kafka.client")
@@ -152,6 +155,11 @@ def named(error: KafkaError) -> str:
     """Its words; those of a broker with the error's name and number, unless they are there."""
     code, text = error.code(), error.str()
     return text if code < 0 or f"({code})" in text else f"{error.name()} ({code}): {text}"
+
+
+def from_native(error: BrokerError) -> KafkaError:
+    """What the native client raises, as the library has it: `translate` makes the same of both."""
+    return KafkaError(KafkaError._MSG_TIMED_OUT if error.may_pass else error.code, error.message)
 
 
 def translate(error: KafkaError, options: Options, doing: str) -> ForebayError:

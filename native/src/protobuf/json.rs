@@ -1,8 +1,8 @@
 //! google.protobuf.Struct, Value and ListValue as JSON text: the twin of `formats/protobuf_json.py`.
 
+use crate::protobuf::plan::{Field, Message, Part};
+use crate::protobuf::wire::{Found, Frame, Inside, Scratch};
 use crate::protobuf::{Fault, Res, as_text, merged, refused};
-use crate::protobuf_plan::{Field, Message, Part};
-use crate::protobuf_wire::{Found, Frame, Inside, Scratch};
 use crate::refusal::Refusal;
 use std::collections::HashMap;
 

@@ -1,11 +1,14 @@
 //! The plan of `formats/avro_plan.py`, read from its JSON and checked against the columns.
 
-use crate::avro_datum::Datum;
+use crate::avro::datum::Datum;
 use crate::columns::{Column, Data};
+use crate::error::NotNative;
+use crate::scalars::Scale;
 use arrow_schema::{DataType, TimeUnit};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use serde_json::Value;
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock, Weak};
 
@@ -86,19 +89,10 @@ pub enum To {
     Decimal(Scale),
 }
 
-/// From the writer's scale to the column's: a factor, or a divisor that is not 0.
-pub struct Scale {
-    pub written: usize,
-    pub factor: i128,
-    pub divisor: i128,
-    /// The first magnitude that has more digits than the column.
-    pub end: u128,
-}
-
 impl Plan {
     /// An error means that the plan is not one for these columns.
-    pub fn new(plan: &str, columns: &[Column]) -> Result<Self, String> {
-        let plan: Value = serde_json::from_str(plan).map_err(|error| format!("avro.plan: {error}"))?;
+    pub fn new(plan: &str, columns: &[Column]) -> Result<Self, NotNative> {
+        let plan: Value = serde_json::from_str(plan).map_err(|error| wrong(error.to_string()))?;
         let given = plan["named"].as_object().into_iter().flatten();
         let names: Names = given.clone().map(|(name, _)| (name.clone(), Arc::default())).collect();
         let mut found = record(&plan, Some(columns), &names)?;
@@ -111,7 +105,7 @@ impl Plan {
     }
 }
 
-fn record(plan: &Value, columns: Option<&[Column]>, names: &Names) -> Result<Plan, String> {
+fn record(plan: &Value, columns: Option<&[Column]>, names: &Names) -> Result<Plan, NotNative> {
     let mut found = Plan { absent: (0..columns.map_or(0, <[Column]>::len)).collect(), ..Plan::default() };
     for field in list(plan, "fields")? {
         let column = field["column"].as_u64().map(|index| index as usize);
@@ -124,32 +118,32 @@ fn record(plan: &Value, columns: Option<&[Column]>, names: &Names) -> Result<Pla
     }
     if !plan["defaults"].is_null() {
         for field in list(plan, "defaults")? {
-            let column = field["column"].as_u64().ok_or("avro.plan: a default without a column")? as usize;
+            let column = field["column"].as_u64().ok_or(wrong("a default without a column"))? as usize;
             take(&mut found.absent, column)?;
             let target = columns.and_then(|columns| columns.get(column));
             let node = node(field, target, names)?;
-            let datum = BASE64_STANDARD.decode(text(field, "datum")?).map_err(|_| "avro.plan: a datum")?;
+            let datum = BASE64_STANDARD.decode(text(field, "datum")?).map_err(|_| wrong("a datum"))?;
             let mut end = Datum::new(&datum, 0);
             if end.skip(&node).is_err() || !end.is_over() {
-                return Err("avro.plan: a default that is no datum".into());
+                return Err(wrong("a default that is no datum"));
             }
             found.defaults.push(Constant { column, node, datum });
         }
     }
     if columns.is_some_and(|columns| found.absent.iter().any(|index| !columns[*index].nullable)) {
-        return Err("avro.plan: a NOT NULL column that the writer does not have".into());
+        return Err(wrong("a NOT NULL column that the writer does not have"));
     }
     Ok(found)
 }
 
 /// Each column has one value a record, or they would not stay of one length.
-fn take(absent: &mut Vec<usize>, index: usize) -> Result<(), String> {
-    let place = absent.iter().position(|left| *left == index).ok_or("avro.plan: a column twice")?;
+fn take(absent: &mut Vec<usize>, index: usize) -> Result<(), NotNative> {
+    let place = absent.iter().position(|left| *left == index).ok_or(wrong("a column twice"))?;
     absent.remove(place);
     Ok(())
 }
 
-fn node(plan: &Value, column: Option<&Column>, names: &Names) -> Result<Node, String> {
+fn node(plan: &Value, column: Option<&Column>, names: &Names) -> Result<Node, NotNative> {
     if plan["as"] == "refused" {
         let mut inner = plan.clone();
         inner.as_object_mut().map(|inner| inner.remove("as"));
@@ -169,18 +163,18 @@ fn node(plan: &Value, column: Option<&Column>, names: &Names) -> Result<Node, St
         ("string", None | Some(Data::Bytes(_))) => Wire::String,
         ("fixed", _) => {
             let size = plan["size"].as_u64().and_then(|size| size.try_into().ok());
-            Wire::Fixed(size.ok_or("avro.plan: a size")?, to)
+            Wire::Fixed(size.ok_or(wrong("a size"))?, to)
         }
         ("enum", None | Some(Data::Bytes(_))) => {
             let symbols = list(plan, "symbols")?.iter().map(|symbol| self::symbol(plan, symbol));
-            Wire::Enum(symbols.collect::<Option<_>>().ok_or("avro.plan: a symbol")?)
+            Wire::Enum(symbols.collect::<Option<_>>().ok_or(wrong("a symbol"))?)
         }
         ("union", _) => {
             let branches = list(plan, "branches")?.iter().map(|branch| node(branch, column, names));
             Wire::Union(branches.collect::<Result<_, _>>()?)
         }
         ("recursive", None) => {
-            let named = names.get(text(plan, "record")?).ok_or("avro.plan: a record without a name")?;
+            let named = names.get(text(plan, "record")?).ok_or(wrong("a record without a name"))?;
             Wire::Again(Arc::downgrade(named))
         }
         ("record", None) => Wire::Record(record(plan, None, names)?),
@@ -225,7 +219,7 @@ fn to(plan: &Value, column: Option<&Column>) -> Option<To> {
         ("uuid", DataType::Utf8) if plan["size"] == 16 => Some(To::Uuid),
         ("duration", DataType::Struct(_)) if plan["size"] == 12 && is_duration(column) => Some(To::Duration),
         ("decimal", DataType::Decimal128(precision, scale)) => {
-            Some(To::Decimal(self::scale(plan["written"].as_u64()?, *precision, *scale)?))
+            Some(To::Decimal(Scale::new(plan["written"].as_u64()?, *precision, *scale)?))
         }
         ("null" | "never" | "boolean" | "struct" | "array" | "map", _) => Some(To::Nothing),
         _ => None,
@@ -237,30 +231,23 @@ fn is_duration(column: &Column) -> bool {
     children.len() == 3 && children.iter().all(|child| child.kind == DataType::Int64)
 }
 
-pub fn scale(written: u64, precision: u8, scale: i8) -> Option<Scale> {
-    let shift = i64::from(scale) - i64::try_from(written).ok()?;
-    let power = 10i128.checked_pow(u32::try_from(shift.abs()).ok()?)?;
-    Some(Scale {
-        written: written.try_into().ok()?,
-        factor: if shift >= 0 { power } else { 0 },
-        divisor: if shift < 0 { power } else { 0 },
-        end: 10u128.checked_pow(precision.into())?,
-    })
-}
-
 fn is_empty(plan: &Value) -> bool {
     plan["empty"] == true
 }
 
-fn text<'a>(plan: &'a Value, name: &str) -> Result<&'a str, String> {
-    plan[name].as_str().ok_or_else(|| format!("avro.plan: no '{name}'"))
+fn text<'a>(plan: &'a Value, name: &str) -> Result<&'a str, NotNative> {
+    plan[name].as_str().ok_or_else(|| wrong(format!("no '{name}'")))
 }
 
-fn list<'a>(plan: &'a Value, name: &str) -> Result<&'a Vec<Value>, String> {
-    plan[name].as_array().ok_or_else(|| format!("avro.plan: no '{name}'"))
+fn list<'a>(plan: &'a Value, name: &str) -> Result<&'a Vec<Value>, NotNative> {
+    plan[name].as_array().ok_or_else(|| wrong(format!("no '{name}'")))
 }
 
-fn unfit(plan: &Value, column: Option<&Column>) -> String {
+fn unfit(plan: &Value, column: Option<&Column>) -> NotNative {
     let kind = column.map_or("nothing".into(), |column| format!("{} {}", column.name, column.kind));
-    format!("avro.plan: {} as {} into {kind}", plan["avro"], plan["as"])
+    wrong(format!("{} as {} into {kind}", plan["avro"], plan["as"]))
+}
+
+fn wrong(what: impl Into<Cow<'static, str>>) -> NotNative {
+    NotNative::Plan("avro", what.into())
 }

@@ -1,10 +1,12 @@
 //! The plan of `formats/protobuf_plan.py`, read from its JSON and checked against the columns.
 
 use crate::columns::{Column, Data};
+use crate::error::NotNative;
 use arrow_schema::{DataType, TimeUnit};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
+use std::borrow::Cow;
 use std::sync::LazyLock;
 
 /// The fields of one message, and how to find them by their number.
@@ -99,22 +101,22 @@ const DENSE: u32 = 256;
 
 impl Message {
     /// An error means that the plan is not one for these columns.
-    pub fn new(plan: &str, columns: &[Column]) -> Result<Self, String> {
-        let plan: Value = serde_json::from_str(plan).map_err(|error| format!("protobuf.plan: {error}"))?;
+    pub fn new(plan: &str, columns: &[Column]) -> Result<Self, NotNative> {
+        let plan: Value = serde_json::from_str(plan).map_err(|error| wrong(error.to_string()))?;
         message(&plan, columns)
     }
 
-    fn of(fields: Vec<Field>, columns: usize) -> Result<Self, String> {
+    fn of(fields: Vec<Field>, columns: usize) -> Result<Self, NotNative> {
         let mut order: Vec<usize> = (0..fields.len()).filter(|place| fields[*place].kept).collect();
         order.sort_by_key(|place| fields[*place].column);
         if order.windows(2).any(|pair| fields[pair[0]].column == fields[pair[1]].column) {
-            return Err("protobuf.plan: a column twice".into());
+            return Err(wrong("a column twice"));
         }
         let absent = (0..columns).filter(|column| !fields.iter().any(|f| f.kept && f.column == *column));
         let absent = absent.collect();
         let mut made = Message { fields, order, absent, dense: Vec::new(), sparse: Vec::new() };
         for (place, field) in made.fields.iter().enumerate() {
-            let place = u16::try_from(place).map_err(|_| "protobuf.plan: too many fields")?;
+            let place = u16::try_from(place).map_err(|_| wrong("too many fields"))?;
             if field.number < DENSE {
                 let needed = field.number as usize + 1;
                 made.dense.resize(made.dense.len().max(needed), 0);
@@ -253,26 +255,26 @@ impl Wire {
     }
 }
 
-fn message(plan: &Value, columns: &[Column]) -> Result<Message, String> {
-    let nodes = plan.as_array().ok_or("protobuf.plan: no list of fields")?;
+fn message(plan: &Value, columns: &[Column]) -> Result<Message, NotNative> {
+    let nodes = plan.as_array().ok_or(wrong("no list of fields"))?;
     let fields = nodes.iter().map(|node| field(node, columns)).collect::<Result<Vec<_>, _>>()?;
     let made = Message::of(fields, columns.len())?;
     match made.absent.iter().find(|column| !columns[**column].nullable) {
-        Some(_) => Err("protobuf.plan: a NOT NULL column that the message does not have".into()),
+        Some(_) => Err(wrong("a NOT NULL column that the message does not have")),
         None => Ok(made),
     }
 }
 
-fn field(node: &Value, columns: &[Column]) -> Result<Field, String> {
+fn field(node: &Value, columns: &[Column]) -> Result<Field, NotNative> {
     let name = text(node, "name")?;
-    let wire = Wire::of(text(node, "wire")?).ok_or("protobuf.plan: a wire type")?;
+    let wire = Wire::of(text(node, "wire")?).ok_or(wrong("a wire type"))?;
     let number = node["number"].as_u64().filter(|number| (1..1 << 29).contains(number));
     let column = node["column"].as_u64().map(|column| column as usize);
     let repeated = node["repeated"] == true;
     let read = match column {
         None => Read::Nothing,
         Some(column) => {
-            let target = columns.get(column).ok_or("protobuf.plan: a column that is not there")?;
+            let target = columns.get(column).ok_or(wrong("a column that is not there"))?;
             reading(node, wire, repeated, target).ok_or_else(|| unfit(node, target))??
         }
     };
@@ -280,10 +282,10 @@ fn field(node: &Value, columns: &[Column]) -> Result<Field, String> {
     let missing = node["missing"].as_str().map(str::to_owned);
     let default = default(node, wire)?;
     if !nullable && !repeated && missing.is_none() && default.is_none() {
-        return Err(format!("protobuf.plan: {name} may be NULL, and its column not"));
+        return Err(wrong(format!("{name} may be NULL, and its column not")));
     }
     Ok(Field {
-        number: number.ok_or("protobuf.plan: a number")? as u32,
+        number: number.ok_or(wrong("a number"))? as u32,
         name: name.into(),
         kept: column.is_some(),
         column: column.unwrap_or_default(),
@@ -299,7 +301,7 @@ fn field(node: &Value, columns: &[Column]) -> Result<Field, String> {
     })
 }
 
-type Reading = Option<Result<Read, String>>;
+type Reading = Option<Result<Read, NotNative>>;
 
 /// The conversion, if it is one that the column's type has.
 fn reading(node: &Value, wire: Wire, repeated: bool, column: &Column) -> Reading {
@@ -313,13 +315,13 @@ fn reading(node: &Value, wire: Wire, repeated: bool, column: &Column) -> Reading
     }
 }
 
-fn entry(node: &Value, keys: &Column, values: &Column) -> Result<Message, String> {
+fn entry(node: &Value, keys: &Column, values: &Column) -> Result<Message, NotNative> {
     let mut fields = Vec::new();
     for (name, column) in [("key", keys), ("value", values)] {
         let mut part = field(&with_column(&node[name], 0), std::slice::from_ref(column))?;
         part.column = fields.len();
         if part.repeated || part.default.is_none() {
-            return Err("protobuf.plan: an entry's part without a default".into());
+            return Err(wrong("an entry's part without a default"));
         }
         fields.push(part);
     }
@@ -400,7 +402,7 @@ fn whole(value: &Value) -> Option<i128> {
     }
 }
 
-fn default(node: &Value, wire: Wire) -> Result<Option<Default>, String> {
+fn default(node: &Value, wire: Wire) -> Result<Option<Default>, NotNative> {
     let Some(given) = node.get("default") else { return Ok(None) };
     let found = match wire {
         Wire::Message | Wire::Group => Some(Default::Empty),
@@ -408,13 +410,17 @@ fn default(node: &Value, wire: Wire) -> Result<Option<Default>, String> {
         Wire::Float | Wire::Double => given.as_str().and_then(|text| text.parse().ok()).map(Default::Real),
         _ => whole(given).map(Default::Number),
     };
-    found.map(Some).ok_or_else(|| "protobuf.plan: a default".into())
+    found.map(Some).ok_or_else(|| wrong("a default"))
 }
 
-fn text<'a>(node: &'a Value, name: &str) -> Result<&'a str, String> {
-    node[name].as_str().ok_or_else(|| format!("protobuf.plan: no '{name}'"))
+fn text<'a>(node: &'a Value, name: &str) -> Result<&'a str, NotNative> {
+    node[name].as_str().ok_or_else(|| wrong(format!("no '{name}'")))
 }
 
-fn unfit(node: &Value, column: &Column) -> String {
-    format!("protobuf.plan: {} as {} into {} {}", node["wire"], node["as"], column.name, column.kind)
+fn unfit(node: &Value, column: &Column) -> NotNative {
+    wrong(format!("{} as {} into {} {}", node["wire"], node["as"], column.name, column.kind))
+}
+
+fn wrong(what: impl Into<Cow<'static, str>>) -> NotNative {
+    NotNative::Plan("protobuf", what.into())
 }

@@ -2,7 +2,7 @@
 //!
 //! The twin of protobuf's runtime in what it takes, and of `formats/protobuf_explain.py` in what it says.
 
-use crate::protobuf_plan::{Message, Part, Read, Wire};
+use crate::protobuf::plan::{Message, Part, Read, Wire};
 use crate::refusal::Refusal;
 
 /// Messages and groups inside of each other.

@@ -1,26 +1,48 @@
-//! What a bad record costs, part by part, for `make bench`: the parts are too small to be told apart from outside.
+//! What a bad JSON record costs, part by part, for `make bench`: the parts are too small to be told apart from outside.
+//!
+//! `costs ROUNDS NAME=TYPE …` reads records from its standard input, each as a line of base64, and prints nanoseconds a
+//! record: to find it bad and of which kind; to skip it, over that; to find words for it, over the first; and to make a
+//! letter of it, over both. Every record is one that is refused.
 
-use crate::decoder::Decoder;
-use crate::kafka::batches::{Batches, Record, Step};
-use crate::kafka::client::Client;
-use crate::kafka::letters::{Carried, Form};
-use crate::kafka::parcels::Parcels;
-use crate::kafka::post::Post;
-use crate::kafka::rows::{Keep, Origin, Rows};
-use crate::kafka::settings::Settings;
-use crate::kafka::unpack::Unpackers;
-use crate::kafka::wire::{put_var_bytes, put_varlong};
-use arrow_schema::Schema;
+use arrow_schema::{DataType, Field, Schema, TimeUnit};
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use forebay_native::decoder::Decoder;
+use forebay_native::kafka::batches::{Batches, Record, Step};
+use forebay_native::kafka::client::Client;
+use forebay_native::kafka::letters::{Carried, Form};
+use forebay_native::kafka::parcels::Parcels;
+use forebay_native::kafka::post::Post;
+use forebay_native::kafka::rows::{Keep, Origin, Rows};
+use forebay_native::kafka::settings::Settings;
+use forebay_native::kafka::unpack::Unpackers;
+use forebay_native::kafka::wire::{put_var_bytes, put_varlong};
 use std::collections::HashMap;
+use std::error::Error;
 use std::time::{Duration, Instant};
 
-/// Nanoseconds a record: to find it bad and of which kind; to skip it, over that; to find words for it, over
-/// the first; and to make a letter of it, over both.
-pub struct Costs {
-    pub find: f64,
-    pub skip: f64,
-    pub words: f64,
-    pub letter: f64,
+type Res<T> = Result<T, Box<dyn Error>>;
+
+fn main() -> Res<()> {
+    let mut arguments = std::env::args().skip(1);
+    let rounds = arguments.next().ok_or("how many rounds?")?.parse()?;
+    let schema = Schema::new(arguments.map(|column| field(&column)).collect::<Res<Vec<_>>>()?);
+    let values = std::io::stdin().lines().map(|line| Ok(STANDARD.decode(line?)?)).collect::<Res<Vec<_>>>()?;
+    let [find, skip, words, letter] = costs(&schema, &values, rounds)?;
+    println!("{find} {skip} {words} {letter}");
+    Ok(())
+}
+
+fn field(column: &str) -> Res<Field> {
+    let (name, kind) = column.split_once('=').ok_or("a column without a type")?;
+    let kind = match kind {
+        "long" => DataType::Int64,
+        "int" => DataType::Int32,
+        "double" => DataType::Float64,
+        "string" => DataType::Utf8,
+        "time" => DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into())),
+        other => return Err(format!("no type: {other}").into()),
+    };
+    Ok(Field::new(name, kind, true))
 }
 
 /// The records in one batch, as a broker would send them.
@@ -30,7 +52,7 @@ struct Sample {
 }
 
 impl Sample {
-    fn new(values: &[&[u8]]) -> Result<Self, String> {
+    fn new(values: &[Vec<u8>]) -> Res<Self> {
         let mut parcels = Parcels::new(1, 0);
         for value in values {
             let mut body = Vec::new();
@@ -50,30 +72,22 @@ impl Sample {
     }
 
     /// Nanoseconds a record of what is done with each.
-    fn time(&self, mut each: impl FnMut(&Record<'_>)) -> Result<f64, String> {
+    fn time(&self, mut each: impl FnMut(&Record<'_>)) -> Res<f64> {
         let mut unpackers = Unpackers::default();
         let length = self.answer.len();
         let mut batches = Batches::new(self.answer.clone(), 0..length, 0, Vec::new(), length, false);
         let began = Instant::now();
-        while let Step::Record(record) =
-            batches.next(&mut unpackers).map_err(|trouble| trouble.text().to_owned())?
-        {
+        while let Step::Record(record) = batches.next(&mut unpackers)? {
             each(&record);
         }
         Ok(began.elapsed().as_nanos() as f64 / self.count as f64)
     }
 }
 
-/// Of so many rounds, each part as it is in the quietest tenth. Every value is one that the format refuses.
-pub fn costs(
-    format: &str,
-    schema: &Schema,
-    options: &HashMap<String, String>,
-    values: &[&[u8]],
-    rounds: usize,
-) -> Result<Costs, String> {
+/// Of so many rounds, each part as it is in the quietest tenth.
+fn costs(schema: &Schema, values: &[Vec<u8>], rounds: usize) -> Res<[f64; 4]> {
     let sample = Sample::new(values)?;
-    let decoder = || Decoder::new(format, schema, options);
+    let decoder = || Decoder::new("json", schema, &HashMap::new());
     let rows = || {
         let origins = (0..schema.fields().len()).map(Origin::Value).collect();
         Rows::new(Some(decoder()?), None, schema, origins)
@@ -110,5 +124,5 @@ pub fn costs(
         sorted.sort_unstable_by(f64::total_cmp);
         sorted[sorted.len() / 10]
     });
-    Ok(Costs { find: find - nothing, skip: skip - find, words: words - find, letter: letter - words })
+    Ok([find - nothing, skip - find, words - find, letter - words])
 }

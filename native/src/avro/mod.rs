@@ -1,23 +1,22 @@
 //! FORMAT avro: one datum a message, by a plan that was compiled from the writer's schema and the columns
 //! (and the reader's schema, where there is one).
 //!
-//! As in `json.rs`, the fast path only answers whether a record is good; `avro_explain` looks again at the
+//! As in `json`, the fast path only answers whether a record is good; `explain` looks again at the
 //! bad ones. The rules are those of `formats/avro_datum.py` and `formats/avro_values.py`.
 
-use crate::avro_datum::{Blocks, Datum, Fault, Res};
-use crate::avro_explain::explain;
-pub use crate::avro_plan::Plan;
-use crate::avro_plan::{Constant, Node, Scale, To, Wire};
+pub mod datum;
+pub mod explain;
+pub mod plan;
+
+use crate::avro::datum::{Blocks, Datum, Fault, Res};
+use crate::avro::explain::explain;
+pub use crate::avro::plan::Plan;
+use crate::avro::plan::{Constant, Node, To, Wire};
 use crate::columns::{Column, Data};
-use crate::json::repeated;
 use crate::refusal::Refusal;
 use crate::scalars;
 
 const HEX: &[u8; 16] = b"0123456789abcdef";
-
-/// Days of 0001-01-01 and 9999-12-31.
-const FIRST_DAY: i64 = -719_162;
-const LAST_DAY: i64 = 2_932_896;
 
 /// Bytes in a column of what takes fewer or none in the payload: symbols, defaults, UUIDs. As many again
 /// may come from payloads.
@@ -120,7 +119,7 @@ impl Datum<'_> {
                     keys.push(self.text()?.as_bytes());
                     self.value(items, values)?;
                 }
-                if keys.len() > first + 1 && repeated(keys, first) {
+                if keys.len() > first + 1 && keys.repeats_from(first) {
                     return Err(Fault::Key);
                 }
                 ends.push(keys.len().try_into().map_err(|_| Fault::Full)?);
@@ -159,7 +158,7 @@ fn number(value: i64, to: &To, data: &mut Data) -> Res<()> {
         (To::Integer(_), Data::I32(values)) => values.push(value.try_into().map_err(|_| Fault::Unfit)?),
         (To::Millis, Data::I64(values)) => values.push(scalars::millis(value).ok_or(Fault::Unfit)?),
         (To::Micros, Data::I64(values)) => values.push(scalars::micros(value).ok_or(Fault::Unfit)?),
-        (To::Date, Data::I32(values)) => values.push(days(value).ok_or(Fault::Unfit)?),
+        (To::Date, Data::I32(values)) => values.push(scalars::days(value).ok_or(Fault::Unfit)?),
         (To::Real, Data::F64(values)) => values.push(value as f64),
         (To::Rounded, Data::F64(values)) => values.push((value as f32).into()),
         (To::Real, Data::F32(values)) => values.push(value as f32),
@@ -199,38 +198,10 @@ fn binary(bytes: &[u8], to: &To, data: &mut Data) -> Res<()> {
             *rows += 1;
         }
         (To::Decimal(scale), Data::Decimal(values)) => {
-            let rescaled = unscaled(bytes).and_then(|value| rescale(value, scale));
+            let rescaled = scalars::unscaled(bytes).and_then(|value| scale.rescale(value));
             values.push(rescaled.ok_or(Fault::Unfit)?);
         }
         _ => return Err(Fault::Unfit),
     }
     Ok(())
-}
-
-/// Days within the years 0001 to 9999.
-#[inline(always)]
-pub fn days(value: i64) -> Option<i32> {
-    if (FIRST_DAY..=LAST_DAY).contains(&value) { value.try_into().ok() } else { None }
-}
-
-/// Big-endian two's complement of at most 38 digits; None also where there is no byte.
-pub fn unscaled(bytes: &[u8]) -> Option<i128> {
-    let sign = if bytes.first()? & 0x80 == 0 { 0 } else { 0xff };
-    let (lead, tail) = bytes.split_at(bytes.len().saturating_sub(16));
-    let mut whole = [sign; 16];
-    whole[16 - tail.len()..].copy_from_slice(tail);
-    let value = i128::from_be_bytes(whole);
-    // Bytes that only repeat the sign say nothing, however many there are.
-    let extended = lead.iter().all(|byte| *byte == sign) && (value < 0) == (sign != 0);
-    (extended && value.unsigned_abs() < 10u128.pow(38)).then_some(value)
-}
-
-/// From the writer's scale to the column's, if no digit is lost and none too many.
-pub fn rescale(value: i128, to: &Scale) -> Option<i128> {
-    let rescaled = match to.divisor {
-        0 => value.checked_mul(to.factor)?,
-        divisor if value % divisor == 0 => value / divisor,
-        _ => return None,
-    };
-    (rescaled.unsigned_abs() < to.end).then_some(rescaled)
 }

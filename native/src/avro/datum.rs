@@ -1,6 +1,6 @@
 //! The bytes of one datum, every one of them checked: the twin of `formats/avro_datum.py`.
 
-use crate::avro_plan::{Field, Node, Wire};
+use crate::avro::plan::{Field, Node, Wire};
 
 /// Items of arrays that take no bytes, in one record: nothing else bounds how many there may be.
 const MAX_EMPTY_ITEMS: u64 = 10_000;

@@ -4,13 +4,15 @@
 //! words, is found out by `explain`, which looks again at those that somebody asks about, in the order in
 //! which the reference decoder does.
 
-use crate::avro::days;
-use crate::columns::{Bytes, Column, Data};
-use crate::explain::{self, explain};
-use crate::json_text::{Text, folded, hex, plain_end};
+pub mod explain;
+pub mod text;
+
+use crate::columns::{Column, Data};
+use crate::debezium::units::Unit;
+use crate::json::explain::explain;
+use crate::json::text::{Text, folded, hex, plain_end};
 use crate::refusal::{Kind, Refusal};
 use crate::scalars;
-use crate::units::Unit;
 use arrow_schema::DataType;
 
 /// Nesting beyond this is malformed, as in `formats/json_text.py`.
@@ -328,7 +330,7 @@ impl<'a> Json<'a> {
                 bytes.close();
             }
             Data::I32(values) if matches!((&column.kind, &column.unit), (DataType::Date32, Unit::Days)) => {
-                values.push(days(self.integer()?).ok_or(Bad)?);
+                values.push(scalars::days(self.integer()?).ok_or(Bad)?);
             }
             Data::I32(values) if matches!(column.kind, DataType::Date32) => {
                 values.push(scalars::date(&self.string()?.unescaped()).ok_or(Bad)?);
@@ -381,7 +383,7 @@ impl<'a> Json<'a> {
                     self.value(values, depth + 1)?;
                     more = self.more(b'}')?;
                 }
-                if repeated(keys, first) {
+                if keys.repeats_from(first) {
                     return Err(Bad);
                 }
                 ends.push(keys.len().try_into().map_err(|_| Bad)?);
@@ -563,25 +565,4 @@ pub fn key(keys: &mut Column, name: &Text<'_>) -> Res<()> {
         _ => return Err(Bad),
     }
     Ok(())
-}
-
-/// Whether a key occurs twice from `first` on.
-pub fn repeated(keys: &Column, first: usize) -> bool {
-    fn twice<T: Ord + Copy>(values: &[T]) -> bool {
-        let mut sorted = values.to_vec();
-        sorted.sort_unstable();
-        sorted.windows(2).any(|pair| pair[0] == pair[1])
-    }
-    match &keys.data {
-        Data::Bytes(bytes) => twice(&texts(bytes, first)),
-        Data::I8(values) => twice(&values[first..]),
-        Data::I16(values) => twice(&values[first..]),
-        Data::I32(values) => twice(&values[first..]),
-        Data::I64(values) => twice(&values[first..]),
-        _ => false,
-    }
-}
-
-fn texts(bytes: &Bytes, first: usize) -> Vec<&[u8]> {
-    (first..bytes.len()).map(|index| bytes.get(index)).collect()
 }

@@ -4,11 +4,11 @@
 //! reference decoder has it, so that both name the same fault of a record that has several.
 
 use crate::columns::{Column, Data};
+use crate::debezium::units;
+use crate::json::text::Text;
 use crate::json::{Json, MAX_DEPTH, absent, find, key};
-use crate::json_text::Text;
 use crate::refusal::{Kind, Refusal, quote, shorten};
 use crate::scalars::expected;
-use crate::units;
 use std::borrow::Cow;
 
 pub fn explain(columns: &mut [Column], row: usize, payload: &[u8]) -> Refusal {

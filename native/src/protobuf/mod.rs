@@ -1,14 +1,18 @@
 //! FORMAT protobuf: one message a record, by a plan that was compiled from the schema and the columns.
 //!
 //! A message's fields may come in any order, more than once and in parts. So each message is first scanned
-//! (`protobuf_wire`), and then its columns are filled in their order: that is also the order in which the
+//! (`wire`), and then its columns are filled in their order: that is also the order in which the
 //! reference decoder meets what is wrong with them. The rules are those of `formats/protobuf_values.py`.
 
+pub mod json;
+pub mod plan;
+pub mod wire;
+
 use crate::columns::{Column, Data};
-use crate::json::repeated;
-use crate::protobuf_json::append_json;
-use crate::protobuf_plan::{Default, Field, Message, Part, Read, Wire};
-use crate::protobuf_wire::{Found, Frame, Inside, Packed, Scratch, Torn, inside, walk};
+use crate::error::NotNative;
+use crate::protobuf::json::append_json;
+use crate::protobuf::plan::{Default, Field, Message, Part, Read, Wire};
+use crate::protobuf::wire::{Found, Frame, Inside, Packed, Scratch, Torn, inside, walk};
 use crate::refusal::{Kind, Refusal, quote};
 use crate::scalars;
 use std::collections::HashMap;
@@ -62,7 +66,7 @@ fn full() -> Fault {
 }
 
 impl Protobuf {
-    pub fn new(plan: &str, columns: &[Column]) -> Result<Self, String> {
+    pub fn new(plan: &str, columns: &[Column]) -> Result<Self, NotNative> {
         Ok(Protobuf { plan: Message::new(plan, columns)?, scratch: Scratch::default() })
     }
 
@@ -267,7 +271,7 @@ fn pair(
 fn is_repeated(keys: &Column, start: usize) -> bool {
     match &keys.data {
         Data::Bool(values) => values.len() > start + 2 || values[start] == values[start + 1],
-        _ => repeated(keys, start),
+        _ => keys.repeats_from(start),
     }
 }
 

@@ -3,11 +3,12 @@
 //! The rules are those of `formats/debezium_format.py`. As with plain JSON the fast path only answers whether
 //! a record is good, and what was wrong is found out by a second look.
 
+pub mod units;
+
 use crate::columns::{Column, Data};
-use crate::explain::{describe, members, object, second_look};
+use crate::json::explain::{describe, members, object, second_look};
 use crate::json::{Bad, Json, Res};
 use crate::refusal::{Kind, Refusal};
-use crate::units;
 use arrow_schema::DataType;
 use std::borrow::Cow;
 

@@ -3,11 +3,10 @@
 //! First the whole datum; then the columns in the order in which they are declared, as the reference decoder
 //! has it, so that both name the same fault of a record that has several.
 
-use crate::avro::{days, rescale, unscaled};
-use crate::avro_datum::{Blocks, Datum, Fault};
-use crate::avro_plan::{Field, Node, Plan, Scale, To, Wire};
+use crate::avro::datum::{Blocks, Datum, Fault};
+use crate::avro::plan::{Field, Node, Plan, To, Wire};
 use crate::refusal::{Kind, Refusal, quote, shorten};
-use crate::scalars;
+use crate::scalars::{self, Scale};
 
 pub fn explain(plan: &Plan, payload: &[u8], at: usize) -> Refusal {
     if payload.is_empty() {
@@ -113,7 +112,7 @@ fn value(node: &Node, datum: &mut Datum<'_>, payload: &[u8]) -> Result<(), Refus
 fn number(value: i64, to: &To, node: &Node) -> Result<(), Refusal> {
     let fits = match to {
         To::Integer(bits) => value >> (bits - 1) == 0 || value >> (bits - 1) == -1,
-        To::Date => days(value).is_some(),
+        To::Date => scalars::days(value).is_some(),
         To::Millis => scalars::millis(value).is_some(),
         To::Micros => scalars::micros(value).is_some(),
         _ => true,
@@ -125,9 +124,9 @@ fn binary(bytes: &[u8], to: &To, node: &Node) -> Result<(), Refusal> {
     let found = match to {
         To::Text if std::str::from_utf8(bytes).is_err() => "bytes that are not UTF-8".into(),
         To::Decimal(_) if bytes.is_empty() => "no bytes".into(),
-        To::Decimal(scale) => match unscaled(bytes) {
+        To::Decimal(scale) => match scalars::unscaled(bytes) {
             None => "a number of more than 38 digits".into(),
-            Some(value) if rescale(value, scale).is_some() => return Ok(()),
+            Some(value) if scale.rescale(value).is_some() => return Ok(()),
             Some(value) => format!("number {}", shorten(&decimal(value, scale))),
         },
         _ => return Ok(()),

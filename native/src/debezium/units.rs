@@ -1,12 +1,10 @@
 //! What Debezium's envelope says about a row's values: the unit of a time, the scale of a decimal. The twin of
 //! `formats/debezium_types.py`.
 
-use crate::avro::{rescale, unscaled};
-use crate::avro_plan::{Scale, scale};
 use crate::columns::{Column, Data};
-use crate::explain::{elements, members};
 use crate::json::Json;
-use crate::scalars;
+use crate::json::explain::{elements, members};
+use crate::scalars::{self, Scale};
 use arrow_schema::DataType;
 use std::borrow::Cow;
 
@@ -40,7 +38,7 @@ impl Unit {
         if !scalars::base64(text, &mut bytes) {
             return None;
         }
-        rescale(unscaled(&bytes)?, scale)
+        scale.rescale(scalars::unscaled(&bytes)?)
     }
 }
 
@@ -107,7 +105,7 @@ fn written(kind: &DataType, schema: &[u8]) -> Option<Scale> {
     if text.is_empty() || text.len() > 4 || !text.iter().all(u8::is_ascii_digit) {
         return None;
     }
-    scale(std::str::from_utf8(&text).ok()?.parse().ok()?, *precision, *to)
+    Scale::new(std::str::from_utf8(&text).ok()?.parse().ok()?, *precision, *to)
 }
 
 /// The last of a struct's fields that has this name.
