@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from forebay.errors import OptionValueError
-from forebay.kafka.envelope import Outgoing, from_json, to_json
+from forebay.kafka.envelope import Envelope, from_json, to_json
 
 DATA = (
     st.none() | st.binary(max_size=40) | st.text(max_size=40).map(lambda text: text.encode("utf-8", "ignore"))
@@ -24,7 +24,7 @@ HEADERS = st.lists(st.tuples(NAMES, DATA), max_size=4).map(tuple)
 class Read:
     """As the client library gives a message."""
 
-    record: Outgoing
+    record: Envelope
 
     def topic(self) -> str:
         return "t"
@@ -53,7 +53,7 @@ class Read:
 def test_what_consume_prints_produce_takes_back_unchanged(
     value: bytes | None, key: bytes | None, headers: Any, partition: int, timestamp: int | None
 ) -> None:
-    record = Outgoing(value, key, headers, partition, timestamp)
+    record = Envelope(value, key, headers, partition, timestamp)
     line = json.dumps(to_json(Read(record)), ensure_ascii=False)
     assert "\n" not in line
     assert from_json(line) == record
@@ -62,15 +62,15 @@ def test_what_consume_prints_produce_takes_back_unchanged(
 @pytest.mark.parametrize(
     ("line", "expected"),
     [
-        ('{"value": {"id": 1, "name": "é"}}', Outgoing('{"id":1,"name":"é"}'.encode())),
-        ('{"value": "as it stands"}', Outgoing(b"as it stands")),
-        ('{"value": null, "key": "gone"}', Outgoing(None, b"gone")),
-        ('{"value": 3, "key": 4}', Outgoing(b"3", b"4")),
-        ('{"value": "v", "headers": [["h", "1"], ["h", null]]}', Outgoing(b"v", headers=(("h", b"1"), ("h", None)))),
-        ('{"value": "v", "offset": 3, "topic": "x", "row": {}}', Outgoing(b"v")),
+        ('{"value": {"id": 1, "name": "é"}}', Envelope('{"id":1,"name":"é"}'.encode())),
+        ('{"value": "as it stands"}', Envelope(b"as it stands")),
+        ('{"value": null, "key": "gone"}', Envelope(None, b"gone")),
+        ('{"value": 3, "key": 4}', Envelope(b"3", b"4")),
+        ('{"value": "v", "headers": [["h", "1"], ["h", null]]}', Envelope(b"v", headers=(("h", b"1"), ("h", None)))),
+        ('{"value": "v", "offset": 3, "topic": "x", "row": {}}', Envelope(b"v")),
     ],
 )  # fmt: skip
-def test_a_record_is_written_as_a_person_would(line: str, expected: Outgoing) -> None:
+def test_a_record_is_written_as_a_person_would(line: str, expected: Envelope) -> None:
     assert from_json(line) == expected
 
 

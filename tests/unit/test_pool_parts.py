@@ -18,6 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from forebay.errors import BadRecordError, HandlerTimeoutError, OptionConflictError, OutputError
+from forebay.kafka.producer import OutgoingRecord
 from forebay.pool import Record
 from forebay.pool.adaptive import Adaptive
 from forebay.pool.batches import BatchCrew
@@ -377,7 +378,7 @@ def test_what_cannot_be_sent_is_refused_at_once_and_nothing_of_it_is_kept(
     record._outbox = Outbox(1000)
     with pytest.raises(OutputError, match=reason):
         record.send(**{"topic": "t", "value": b"v", **given})
-    assert record._outbox.messages == []
+    assert record._outbox.records == []
 
 
 def test_what_can_be_sent_is_bytes_from_then_on() -> None:
@@ -387,15 +388,9 @@ def test_what_can_be_sent_is_bytes_from_then_on() -> None:
     record.send("t", value, key="ä", headers=[("h", "x"), ("n", None)], partition=3)  # type: ignore[arg-type]
     value[:] = b"changed"
     record.send("t", None)
-    assert record._outbox.messages == [
-        {
-            "topic": "t",
-            "value": b"v",
-            "key": "ä".encode(),
-            "headers": [("h", b"x"), ("n", None)],
-            "partition": 3,
-        },
-        {"topic": "t", "value": None, "key": None, "headers": []},
+    assert record._outbox.records == [
+        OutgoingRecord("t", "ä".encode(), b"v", [("h", b"x"), ("n", None)], 3),
+        OutgoingRecord("t", None, None, []),
     ]
 
 

@@ -13,14 +13,16 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message
 
 from forebay.backoff import Backoff, with_backoff
-from forebay.blackboard.index import Fed, Index, Partition
+from forebay.blackboard.index import Fed, Index
 from forebay.blackboard.topics import Topics
 from forebay.errors import AuthError, ForebayError, IndexBehindError, UnreachableError
 from forebay.kafka.admin import Cluster, partitions_of
-from forebay.kafka.settings import CLIENT_LOG, connection_settings, translate
+from forebay.kafka.consumers import fetch
+from forebay.kafka.partitions import PartitionOffset, TopicPartition
+from forebay.kafka.settings import CLIENT_LOG, reader_settings, translate
 from forebay.options import Options
 from forebay.threads import keep_running
 
@@ -48,8 +50,8 @@ class Feed:
         self._names = topics.indexed
         self._cluster = Cluster(options)
         self._topic_ids: dict[str, str] = {}
-        self._reached: dict[Partition, int] = {}
-        self._missing: dict[Partition, int] = {}  # what has to be reached before the index is whole
+        self._reached: dict[TopicPartition, int] = {}
+        self._missing: dict[TopicPartition, int] = {}  # what has to be reached before the index is whole
         self.trouble: ForebayError | None = None
         self.log_number = (
             0  # grows when a topic turns out to be another log than before: offsets mean others then
@@ -102,17 +104,17 @@ class Feed:
             self._news.notify_all()
         self._cluster.close()
 
-    def ends(self) -> dict[Partition, int]:
+    def ends(self) -> dict[TopicPartition, int]:
         """Where the topics end now, for a reader of this isolation level."""
         return self._cluster.latest(list(self._reached))
 
-    def has(self, wanted: Mapping[Partition, int]) -> bool:
+    def has(self, wanted: Mapping[TopicPartition, int]) -> bool:
         """Whether all before these offsets is in the index, and all that was in the log when it was begun."""
         return not self._missing and all(
             self._reached.get(key, 0) >= offset for key, offset in wanted.items()
         )
 
-    def wait_for(self, wanted: Mapping[Partition, int], timeout_s: float | None) -> None:
+    def wait_for(self, wanted: Mapping[TopicPartition, int], timeout_s: float | None) -> None:
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         with self._news:
             log_number = self.log_number
@@ -131,7 +133,7 @@ class Feed:
                     raise self._behind({**wanted, **self._missing}, timeout_s)
                 self._news.wait(left)
 
-    def _behind(self, wanted: Mapping[Partition, int], timeout_s: float | None) -> IndexBehindError:
+    def _behind(self, wanted: Mapping[TopicPartition, int], timeout_s: float | None) -> IndexBehindError:
         (topic, number), offset = next(
             (key, offset) for key, offset in wanted.items() if self._reached.get(key, 0) < offset
         )
@@ -141,15 +143,8 @@ class Feed:
         )
 
     def _settings(self) -> dict[str, Any]:
-        return connection_settings(self._options) | {
+        return reader_settings(self._options, "forebay-board") | {
             "client.id": self._options["client.id"],
-            "group.id": "forebay-board",  # the library wants one; it is neither joined nor committed to
-            "enable.auto.commit": False,
-            "enable.auto.offset.store": False,
-            "auto.offset.reset": "error",
-            "isolation.level": self._options["isolation.level"],
-            "enable.partition.eof": True,  # the only word on how far a partition goes past its last record
-            "fetch.queue.backoff.ms": 5,
             "fetch.wait.max.ms": 500,
             "queued.max.messages.kbytes": 16_384,
         }
@@ -169,7 +164,7 @@ class Feed:
         away, looked = Backoff(), time.monotonic()
         while not self._ended.is_set():
             try:
-                self._take(self._fetch(consumer))
+                self._take(fetch(consumer, CHUNK, POLL_S))
                 if time.monotonic() - looked > TOPICS_AGE_S:
                     looked = time.monotonic()
                     self._find_partitions(consumer)
@@ -187,7 +182,7 @@ class Feed:
                 self._ended.wait(away.failed())
 
     def _assign(self, consumer: Consumer) -> None:
-        consumer.assign([TopicPartition(*key, offset) for key, offset in self._reached.items()])
+        consumer.assign([PartitionOffset(*key, offset) for key, offset in self._reached.items()])
 
     def _failed(self, error: Exception) -> None:
         if not isinstance(error, ForebayError):  # a full disk, a file that was taken away
@@ -198,13 +193,6 @@ class Feed:
         with self._news:
             self.trouble = error
             self._news.notify_all()
-
-    def _fetch(self, consumer: Consumer) -> list[Message]:
-        """What is there, or the first that comes: consume() with a time would wait until it has as many as asked for."""
-        found: list[Message] = consumer.consume(CHUNK, 0)
-        if not found and (message := consumer.poll(POLL_S)) is not None:
-            found = [message, *consumer.consume(CHUNK, 0)]
-        return found
 
     def _find_partitions(self, consumer: Consumer) -> None:
         """A topic may grow: what is in a partition that nobody reads would be missing, and nobody would know."""
@@ -225,7 +213,7 @@ class Feed:
 
     def _take(self, messages: list[Message]) -> None:
         records: list[Fed] = []
-        reached: dict[Partition, int] = {}
+        reached: dict[TopicPartition, int] = {}
         for message in messages:
             error = message.error()
             key = (message.topic(), message.partition())

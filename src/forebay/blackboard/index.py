@@ -27,10 +27,10 @@ from forebay.blackboard.shapes import parse_quickly
 from forebay.blackboard.stats import Refusals
 from forebay.blackboard.topics import TOMBSTONE_MS, Topics
 from forebay.errors import AlreadyRunningError, ArtifactError
+from forebay.kafka.partitions import TopicPartition
 
 log = logging.getLogger("forebay.blackboard")
 
-Partition = tuple[str, int]
 
 FORM = 2  # of the tables and of what may be in them: a file of another form is begun again
 _SCHEMA = """
@@ -139,7 +139,7 @@ class Index:
 
     # -- writing, by the feed only -------------------------------------------------------------------
 
-    def positions(self, topic_ids: Mapping[str, str]) -> dict[Partition, int]:
+    def positions(self, topic_ids: Mapping[str, str]) -> dict[TopicPartition, int]:
         """Where to go on in each partition; nothing where the file is new or of no use any more."""
         rows = self._writer.execute("SELECT topic, partition, topic_id, next FROM positions").fetchall()
         fed = self._writer.execute("SELECT max(at_ms) FROM fed").fetchone()[0]
@@ -185,7 +185,7 @@ class Index:
         }
 
     def apply(
-        self, records: Iterable[Fed], reached: Mapping[Partition, int], topic_ids: Mapping[str, str]
+        self, records: Iterable[Fed], reached: Mapping[TopicPartition, int], topic_ids: Mapping[str, str]
     ) -> None:
         """Records in log order, and how far that gets each partition: all of it or nothing."""
         db = self._writer

@@ -6,10 +6,11 @@ import asyncio
 import logging
 import time
 
-from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaException
 
 from forebay.errors import ForebayError, UnreachableError
 from forebay.kafka.admin import Cluster
+from forebay.kafka.partitions import PartitionOffset
 from forebay.kafka.settings import CLIENT_LOG, connection_settings, translate
 from forebay.options import Options
 
@@ -35,7 +36,7 @@ class LagMonitor:
         count = self._cluster.describe([self._topic])[self._topic].partitions
         keys = [(self._topic, number) for number in range(count)]
         try:
-            committed = self._consumer.committed([TopicPartition(*key) for key in keys], timeout=TIMEOUT_S)
+            committed = self._consumer.committed([PartitionOffset(*key) for key in keys], timeout=TIMEOUT_S)
         except KafkaException as error:
             raise translate(error.args[0], self._options, "asking for the group's offsets") from None
         ends, starts = self._cluster.latest(keys), self._cluster.earliest(keys)

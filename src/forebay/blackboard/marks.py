@@ -16,7 +16,7 @@ from forebay.blackboard.feed import Feed
 from forebay.blackboard.index import Index
 from forebay.blackboard.records import processed_key
 from forebay.blackboard.retries import Place
-from forebay.blackboard.writer import Outgoing
+from forebay.kafka.producer import OutgoingRecord
 
 PRUNE = 10_000  # own marks kept in memory before those that the index has are let go
 STEP = 50  # that are looked at then: the event loop waits meanwhile
@@ -42,7 +42,7 @@ class Marks:
 
     def mark(
         self, artifact_id: str, agent: str, replay: str, place: Place, result: dict[str, Any]
-    ) -> Outgoing:
+    ) -> OutgoingRecord:
         """The record that says so."""
         topic, partition, offset = place
         about = {
@@ -52,7 +52,9 @@ class Marks:
             "offset": offset,
             **result,
         }
-        return Outgoing(self._topic, processed_key(artifact_id, agent, replay), json.dumps(about).encode())
+        return OutgoingRecord(
+            self._topic, processed_key(artifact_id, agent, replay), json.dumps(about).encode()
+        )
 
     def made(self, artifact_id: str, agent: str, replay: str, lease: Any) -> None:
         """It is on its way, with whatever else this assignment commits."""

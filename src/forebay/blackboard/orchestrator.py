@@ -31,11 +31,12 @@ from forebay.blackboard.retries import Job, RetryPolicy, agent_of, headers_of, j
 from forebay.blackboard.shapes import parse_quickly, text
 from forebay.blackboard.stats import Stats
 from forebay.blackboard.store import KafkaBlackboardStore
-from forebay.blackboard.writer import HEADROOM, PARTITIONER, Outgoing, most_bytes
+from forebay.blackboard.writer import HEADROOM, PARTITIONER, most_bytes
 from forebay.deadletter.policy import ErrorPolicy
 from forebay.deadletter.stacktrace import logged_frames
 from forebay.deadletter.topic import ensure_topic
 from forebay.errors import ArtifactError, BlackboardError, OutputError
+from forebay.kafka.producer import OutgoingRecord
 from forebay.pool import Pool, Record
 
 log = logging.getLogger("forebay.blackboard")
@@ -230,7 +231,7 @@ class Orchestrator:
         """What the agents made is refused, and whose it was is not known. Each is tried again by itself: whoever made it
         fails again. `bare`: what says so is refused as well, and letters without the artifact have to do.
         """
-        failures: list[Outgoing] = []
+        failures: list[OutgoingRecord] = []
         for each in wanted:
             if not await self._marks.has(document["id"], each.agent, job.replay, record._lease):
                 self.stats.of(each.agent, record.partition).errors += 1
@@ -242,7 +243,7 @@ class Orchestrator:
                 raise
             await self._fail_all(wanted, record, job, document, again, bare=True)
 
-    def _refused(self, record: Record, error: Exception) -> list[Outgoing]:
+    def _refused(self, record: Record, error: Exception) -> list[OutgoingRecord]:
         """A record that is no artifact: counted, named, and a dead letter of each agent that it was for."""
         self.stats.refused += 1
         self.store.refusals.add(record.place, error)
@@ -264,7 +265,7 @@ class Orchestrator:
         }
         return [each.agent for each in self._subscriptions.values() if each.wants(about)]
 
-    async def _deliver(self, record: Record, outgoing: list[Outgoing]) -> None:
+    async def _deliver(self, record: Record, outgoing: list[OutgoingRecord]) -> None:
         if self.store.options["transactions"]:
             record._unsend()
             for one in outgoing:
@@ -272,7 +273,7 @@ class Orchestrator:
         else:
             await self._write_in_turn(outgoing)
 
-    async def _write_in_turn(self, outgoing: list[Outgoing]) -> None:
+    async def _write_in_turn(self, outgoing: list[OutgoingRecord]) -> None:
         """Marks after everything else is durable: a mark without its results would be results that are lost."""
         after = (self.store.topics.processed, self.store.topics.consumptions)
         for group in (
@@ -294,7 +295,7 @@ class Orchestrator:
 
     async def _run_agent(
         self, who: Subscription, record: Record, job: Job, document: dict[str, Any], artifact: Any
-    ) -> tuple[bool, list[Outgoing]]:
+    ) -> tuple[bool, list[OutgoingRecord]]:
         """Whether it is done, and what is to be written: what it made and its mark, or a retry, or a dead letter."""
         if await self._marks.has(document["id"], who.agent, job.replay, record._lease):
             self.stats.of(who.agent, record.partition).duplicates += 1
@@ -329,7 +330,7 @@ class Orchestrator:
 
     def _failure(
         self, agent: str, record: Record, job: Job, error: Exception, *, bare: bool = False
-    ) -> list[Outgoing]:
+    ) -> list[OutgoingRecord]:
         now_ms = int(time.time() * 1000)
         value = record.raw or b""
         # What is larger than artifacts are could not be written once more; of a letter a part is enough.
@@ -342,12 +343,12 @@ class Orchestrator:
                 agent, *job.origin, job.failed + 1, again.due_ms, error,
             )  # fmt: skip
             headers = headers_of(again, record.headers, f"{type(error).__name__}: {error}"[:WORDS])
-            return [Outgoing(self.store.topics.retry(again.failed), record.key, value, headers)]
+            return [OutgoingRecord(self.store.topics.retry(again.failed), record.key, value, headers)]
         return [self._letter(agent, record, job, error, bare=bare)]
 
     def _letter(
         self, agent: str, record: Record, job: Job, error: Exception, *, bare: bool = False
-    ) -> Outgoing:
+    ) -> OutgoingRecord:
         self.stats.of(agent, record.partition).dead += 1
         log.error(
             "event=agent_gave_up agent=%s artifact=%s-%d-%d attempts=%d topic=%s error=%r",
@@ -359,4 +360,4 @@ class Orchestrator:
         letter = letter_of(job, agent, record.key, value, record.headers, error, now_ms, record.timestamp)
         most = 0 if bare else most_bytes(self.store.options)
         letter = replace(letter, message=letter.message[:WORDS]).cut(most)
-        return Outgoing(self.store.topics.dlq(agent), *letter.to_kafka())
+        return OutgoingRecord(self.store.topics.dlq(agent), *letter.to_kafka())

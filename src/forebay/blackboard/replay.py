@@ -13,20 +13,22 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 
-from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
+from confluent_kafka import Message
 
 from forebay.blackboard.artifact import decode, micros
 from forebay.blackboard.retries import Job, headers_of
 from forebay.blackboard.store import KafkaBlackboardStore
-from forebay.blackboard.writer import Outgoing
 from forebay.deadletter.letter import REPLAY_ID
-from forebay.errors import ArtifactError, ReadStalledError
-from forebay.kafka.admin import Cluster
-from forebay.kafka.settings import CLIENT_LOG, connection_settings, translate
+from forebay.errors import ArtifactError
+from forebay.kafka.admin import Cluster, partitions_of
+from forebay.kafka.offsets import Range
+from forebay.kafka.producer import OutgoingRecord
+from forebay.kafka.reader import read_ranges
+from forebay.kafka.settings import reader_settings
 from forebay.options import Options
 
 CHUNK = 500
-STALLED_S = 30.0
+GROUP = "forebay-board-replay"  # never joined
 
 
 @dataclass(frozen=True)
@@ -73,7 +75,7 @@ async def replay(
             job = Job(agent, 0, int(time.time() * 1000), name, place)
             own = [pair for pair in message.headers() or () if pair[0] != REPLAY_ID]
             headers = [*headers_of(job, own), (REPLAY_ID, name.encode())]
-            outgoing.append(Outgoing(store.topics.retry(1), message.key(), message.value(), headers))
+            outgoing.append(OutgoingRecord(store.topics.retry(1), message.key(), message.value(), headers))
         count += len(outgoing)
         if outgoing and not dry_run:
             await store._write(outgoing)
@@ -87,20 +89,8 @@ def _take(messages: Iterator[Message]) -> list[Message]:
 def _log(options: Options, topic: str, since: datetime | None, until: datetime | None) -> Iterator[Message]:
     """The log between two moments, up to where it ends now; each partition in order."""
     cluster = Cluster(options)
-    consumer = Consumer(
-        connection_settings(options)
-        | {
-            "group.id": "forebay-board-replay",  # never joined
-            "enable.auto.commit": False,
-            "auto.offset.reset": "error",
-            "isolation.level": options["isolation.level"],
-            "enable.partition.eof": True,
-        },
-        logger=CLIENT_LOG,
-    )
     try:
-        count = cluster.describe([topic])[topic].partitions
-        keys = [(topic, number) for number in range(count)]
+        keys = partitions_of(cluster.describe([topic]))
         starts = cluster.earliest(keys)
         if since is not None:
             found = cluster.at_timestamp(keys, micros(since) // 1000)
@@ -109,23 +99,8 @@ def _log(options: Options, topic: str, since: datetime | None, until: datetime |
         if until is not None:
             found = cluster.at_timestamp(keys, micros(until) // 1000)
             ends = {key: min(ends[key], found[key]) for key in keys}
-        wanted = {key for key in keys if starts[key] < ends[key]}
-        consumer.assign([TopicPartition(*key, starts[key]) for key in wanted])
-        heard = time.monotonic()
-        while wanted:
-            message = consumer.poll(1.0)
-            if message is None:
-                if time.monotonic() - heard > STALLED_S:
-                    raise ReadStalledError(f"nothing was read from '{topic}' for {STALLED_S:.0f} s")
-                continue
-            heard = time.monotonic()
-            key, error = (message.topic(), message.partition()), message.error()
-            if error is not None and error.code() != KafkaError._PARTITION_EOF:
-                raise translate(error, options, f"reading '{topic}'")
-            if error is None and key in wanted and message.offset() < ends[key]:
-                yield message
-            if message.offset() >= ends[key] - (error is None):
-                wanted.discard(key)
     finally:
-        consumer.close()
         cluster.close()
+    ranges = [Range(*key, starts[key], ends[key]) for key in keys if starts[key] < ends[key]]
+    for messages in read_ranges(ranges, options, reader_settings(options, GROUP), chunk=CHUNK):
+        yield from messages

@@ -34,8 +34,9 @@ from forebay.blackboard.queries import Queries
 from forebay.blackboard.records import AGENT, CONSUMPTION, cloud_event, consumption_key, partition_key
 from forebay.blackboard.stats import BoardStats, Refusals
 from forebay.blackboard.topics import Topics, ensure_retry_topics, ensure_topics
-from forebay.blackboard.writer import HEADROOM, Outgoing, Placed, TransactionalWriter, Writer, most_bytes
+from forebay.blackboard.writer import HEADROOM, Placed, TransactionalWriter, Writer, most_bytes
 from forebay.errors import ArtifactError, StoreClosedError
+from forebay.kafka.producer import OutgoingRecord
 
 Consistency = Literal["own", "latest", "local"]
 
@@ -150,7 +151,7 @@ class KafkaBlackboardStore:
             placed = await self._write(self.records_of(document, span))
             telemetry.published(span, self.topics.artifacts, placed, self.transaction)
 
-    def records_of(self, document: Document, span: Any = None) -> List[Outgoing]:
+    def records_of(self, document: Document, span: Any = None) -> List[OutgoingRecord]:
         """An artifact as what is written for it: the event, and the newest version by id."""
         value = encode(document)
         if len(value) > self._most_bytes:
@@ -162,8 +163,8 @@ class KafkaBlackboardStore:
             )
         headers = cloud_event(document) + telemetry.context(span)
         return [
-            Outgoing(self.topics.artifacts, partition_key(document), value, headers),
-            Outgoing(self.topics.by_id, document["id"].encode(), value),
+            OutgoingRecord(self.topics.artifacts, partition_key(document), value, headers),
+            OutgoingRecord(self.topics.by_id, document["id"].encode(), value),
         ]
 
     async def record_consumptions(self, records: Iterable[Any]) -> None:
@@ -172,7 +173,7 @@ class KafkaBlackboardStore:
         if outgoing:
             await self._write(outgoing)
 
-    def consumption(self, record: Any) -> Outgoing:
+    def consumption(self, record: Any) -> OutgoingRecord:
         """A consumption as what is written for it; told twice, it is one."""
         form = {
             "artifact_id": str(record.artifact_id),
@@ -182,7 +183,7 @@ class KafkaBlackboardStore:
             "consumed_at": iso(record.consumed_at),
         }
         form = CONSUMPTION.checked(form)
-        return Outgoing(self.topics.consumptions, consumption_key(form), _json(form))
+        return OutgoingRecord(self.topics.consumptions, consumption_key(form), _json(form))
 
     def ensure_retry_topics(self, attempts: int) -> List[str]:
         return ensure_retry_topics(self.options, self.topics, attempts, self._most_bytes + HEADROOM)
@@ -201,16 +202,16 @@ class KafkaBlackboardStore:
                 "last_seen": iso(snapshot.last_seen),
             }
         )
-        await self._write([Outgoing(self.topics.agents, snapshot.agent_name.encode(), _json(form))])
+        await self._write([OutgoingRecord(self.topics.agents, snapshot.agent_name.encode(), _json(form))])
 
     async def clear_agent_snapshots(self) -> None:
         known = await self._read("latest", lambda: self._queries.agents())
         if known:
             await self._write(
-                [Outgoing(self.topics.agents, each.agent_name.encode(), None) for each in known]
+                [OutgoingRecord(self.topics.agents, each.agent_name.encode(), None) for each in known]
             )
 
-    async def _write(self, records: List[Outgoing]) -> Placed:
+    async def _write(self, records: List[OutgoingRecord]) -> Placed:
         placed = await self._writer.write(records)
         self.note_written(placed)
         return placed

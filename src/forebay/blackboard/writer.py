@@ -17,13 +17,14 @@ from collections.abc import Sequence
 from concurrent.futures import Future
 from functools import partial
 from time import monotonic, sleep
-from typing import Any, NamedTuple
+from typing import Any
 
-from confluent_kafka import KafkaError, KafkaException, Message, Producer
+from confluent_kafka import KafkaError, KafkaException, Message
 
 from forebay.errors import ArtifactError, BlackboardError, FencedError, ForebayError, UnreachableError
 from forebay.kafka.callbacks import called_back
-from forebay.kafka.settings import CLIENT_LOG, address, connection_settings, translate
+from forebay.kafka.producer import KafkaProducer, OutgoingRecord
+from forebay.kafka.settings import address, connection_settings, translate
 from forebay.options import Options
 from forebay.threads import keep_running
 
@@ -39,15 +40,6 @@ PARTITIONER = "murmur2_random"  # where Java's clients would put it
 SHARED = 500  # writes in one transaction: few enough to be over in a moment
 
 
-class Outgoing(NamedTuple):
-    """A record on its way. A value of None is a tombstone."""
-
-    topic: str
-    key: bytes | None
-    value: bytes | None
-    headers: Sequence[tuple[str, bytes | None]] = ()
-
-
 Placed = dict[tuple[str, int], int]
 """By topic and partition: the offset after the last record that was written there."""
 
@@ -55,7 +47,7 @@ Placed = dict[tuple[str, int], int]
 class _Write:
     """Some records that are done together, and whoever waits for them."""
 
-    def __init__(self, records: Sequence[Outgoing]) -> None:
+    def __init__(self, records: Sequence[OutgoingRecord]) -> None:
         self.records = records
         self.done: Future[Placed] = Future()
         self.done.set_running_or_notify_cancel()  # who stops waiting does not stop the write
@@ -122,17 +114,6 @@ def fault(error: KafkaError, options: Options, doing: str) -> ForebayError:
     return translate(error, options, doing)
 
 
-def produce(producer: Producer, record: Outgoing, delivered: Any) -> bool:
-    """Into the library's queue; False while there is no room in it."""
-    try:
-        producer.produce(
-            record.topic, record.value, record.key, headers=list(record.headers), on_delivery=delivered
-        )
-    except BufferError:
-        return False
-    return True
-
-
 class Writer:
     """Plain writes. One producer, and a thread that hears what became of the records.
 
@@ -141,17 +122,17 @@ class Writer:
 
     def __init__(self, options: Options) -> None:
         self._options = options
-        self._producer = Producer(producer_settings(options), logger=CLIENT_LOG)
+        self._producer = KafkaProducer(producer_settings(options))
         self._line: deque[_Write] = deque()
         self._queueing = threading.Lock()  # never held while anything is waited for
         self._ended = threading.Event()
         self._thread = keep_running("forebay-board-writer", self._run, self._ended)
 
-    async def write(self, records: Sequence[Outgoing]) -> Placed:
+    async def write(self, records: Sequence[OutgoingRecord]) -> Placed:
         """Until the broker has all of them."""
         return await asyncio.wrap_future(self.send(records))
 
-    def send(self, records: Sequence[Outgoing]) -> Future[Placed]:
+    def send(self, records: Sequence[OutgoingRecord]) -> Future[Placed]:
         """Never blocks. What goes wrong is told by the future."""
         write = _Write(records)
         with self._queueing:
@@ -174,7 +155,7 @@ class Writer:
         """Whether all of it is in the library's queue, or never will be."""
         for record in write.records[write.queued :]:
             try:
-                if not produce(self._producer, record, partial(self._delivered, write)):
+                if not self._producer.offer(record, partial(self._delivered, write)):
                     return False
             except KafkaException as error:
                 write.end(fault(error.args[0], self._options, f"writing to '{record.topic}'"))
@@ -227,10 +208,10 @@ class TransactionalWriter:
         self._ended = threading.Event()
         self._thread = keep_running("forebay-board-writer", self._run, self._ended)
 
-    async def write(self, records: Sequence[Outgoing]) -> Placed:
+    async def write(self, records: Sequence[OutgoingRecord]) -> Placed:
         return await asyncio.wrap_future(self.send(records))
 
-    def send(self, records: Sequence[Outgoing]) -> Future[Placed]:
+    def send(self, records: Sequence[OutgoingRecord]) -> Future[Placed]:
         if self._fatal is not None:
             raise self._fatal
         write = _Write(records)
@@ -246,8 +227,8 @@ class TransactionalWriter:
                 if (write := self._queue.get_nowait()) is not None:
                     write.end(BlackboardError("the store was closed before it was written"))
 
-    def _open(self) -> Producer:
-        producer = Producer(self._settings, logger=CLIENT_LOG)
+    def _open(self) -> KafkaProducer:
+        producer = KafkaProducer(self._settings)
         try:
             producer.init_transactions(PATIENCE_S)
         except KafkaException as error:
@@ -304,13 +285,12 @@ class TransactionalWriter:
             self._producer.begin_transaction()
             for write in writes:
                 for record in write.records:
-                    while not produce(self._producer, record, write.delivered):
-                        self._producer.poll(POLL_S)
+                    self._producer.put(record, write.delivered)
             self._producer.flush(PATIENCE_S)
             for write in writes:
                 if write.error is not None and write.error.code() == KafkaError.MSG_SIZE_TOO_LARGE:
                     raise fault(write.error, self._options, doing)
-            commit(self._producer)  # says why, if anything else was not delivered
+            self._producer.commit(PATIENCE_S, lambda _: False)  # says why, if anything else was not delivered
         except KafkaException as error:
             raise fault(error.args[0], self._options, doing) from None
 
@@ -337,14 +317,3 @@ class TransactionalWriter:
                 self._fatal = fenced
             except ForebayError as away:
                 log.warning("no new transactions for now: %s", away.message)
-
-
-def commit(producer: Producer) -> None:
-    """The library tells when a commit may be tried again: then the broker has not decided yet."""
-    while True:
-        try:
-            producer.commit_transaction(PATIENCE_S)
-            return
-        except KafkaException as error:
-            if not error.args[0].retriable():
-                raise

@@ -20,7 +20,7 @@ from forebay.errors import ForebayError, OptionConflictError, OptionValueError
 from forebay.pace import Pace
 
 if TYPE_CHECKING:
-    from forebay.kafka.envelope import Outgoing
+    from forebay.kafka.envelope import Envelope
 
 Convert = Callable[[bytes], bytes]
 SAY_AFTER_S, SAY_EVERY_S = 2.0, 2.0
@@ -143,7 +143,7 @@ def produce(
     )
 
 
-def _records(lines: BinaryIO, envelope: bool, values: Convert | None, partitions: int) -> Iterator[Outgoing]:
+def _records(lines: BinaryIO, envelope: bool, values: Convert | None, partitions: int) -> Iterator[Envelope]:
     for number, line in enumerate(lines, 1):
         text = line.removesuffix(b"\n")
         if (envelope or values is not None) and not text.strip():
@@ -162,11 +162,11 @@ def _records(lines: BinaryIO, envelope: bool, values: Convert | None, partitions
         yield record
 
 
-def _record(text: bytes, envelope: bool, values: Convert | None) -> Outgoing:
-    from forebay.kafka.envelope import Outgoing, from_json
+def _record(text: bytes, envelope: bool, values: Convert | None) -> Envelope:
+    from forebay.kafka.envelope import Envelope, from_json
 
     if not envelope:
-        return Outgoing(text if values is None else values(text))
+        return Envelope(text if values is None else values(text))
     record = from_json(_text(text))
     if values is None or record.value is None:
         return record

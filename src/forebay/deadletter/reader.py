@@ -21,9 +21,8 @@ from forebay.deadletter.outcomes import OPEN, Outcomes, mark_of
 from forebay.deadletter.seen import Seen
 from forebay.errors import UnknownTopicError
 from forebay.kafka.admin import Cluster
-from forebay.kafka.consumers import CACHE
 from forebay.kafka.offsets import Range
-from forebay.kafka.reader import RangeReader
+from forebay.kafka.reader import read_ranges
 from forebay.kafka.settings import consumer_settings
 from forebay.options import Options
 
@@ -104,7 +103,7 @@ class Letterbox:
             ranges.append(Range(topic, number, min(end, first), end))
         total = sum(len(item) for item in ranges)
         done = 0
-        for messages in read_ranges(ranges, self._options):
+        for messages in read_records(ranges, self._options):
             for message in messages:
                 try:
                     yield Letter.from_kafka(message.key(), message.value(), message.headers())
@@ -181,19 +180,17 @@ class LetterReader:
         return (letter for letter in self._box.letters(since, progress) if letter.source == self.source)
 
 
-def read_ranges(
+def read_records(
     ranges: list[Range],
     options: Options,
     on_lost: Callable[[Range], None] = lambda lost: None,
     isolation: str = "read_committed",
 ) -> Iterator[list[Message]]:
     """The records of these ranges, one range a partition, some at a time."""
-    wanted = [item for item in ranges if len(item) > 0]
-    if not wanted:
-        return
-    more = {"isolation.level": isolation, "queued.max.messages.kbytes": QUEUE_KB}
-    with CACHE.borrow(consumer_settings(options, **more)) as consumer:
-        yield from RangeReader(consumer, wanted, options, on_lost).chunks(CHUNK)
+    settings = consumer_settings(
+        options, **{"isolation.level": isolation, "queued.max.messages.kbytes": QUEUE_KB}
+    )
+    return read_ranges(ranges, options, settings, on_lost, chunk=CHUNK)
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from confluent_kafka import Message
 from forebay.connectors.contract import SourceConfig, Stretch
 from forebay.deadletter.outcomes import mark_of
 from forebay.deadletter.policy import ErrorPolicy
-from forebay.deadletter.reader import Progress, read_ranges, silent
+from forebay.deadletter.reader import Progress, read_records, silent
 from forebay.deadletter.router import letter
 from forebay.deadletter.seen import Seen
 from forebay.deadletter.writer import Destination
@@ -77,7 +77,7 @@ class Recovery:
             destination = self._make()
             found = 0
             part = Range(stretch.topic, stretch.partition, min(first, stretch.end), stretch.end)
-            for messages in read_ranges([part], self._options):
+            for messages in read_records([part], self._options):
                 found += self._write(messages, id, destination, dry_run)
                 progress(min(total, done + messages[-1].offset() - stretch.start), total)
             if not dry_run:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any, Literal, Protocol
 
-from confluent_kafka import KafkaError, KafkaException, Message, Producer
+from confluent_kafka import KafkaError, KafkaException, Message
 
 from forebay.connectors.contract import RejectedRecord
 from forebay.deadletter.entry import Condition, Entry, everything
@@ -30,14 +30,15 @@ from forebay.deadletter.outcomes import (
     State,
     mark_of,
 )
-from forebay.deadletter.reader import LetterReader, Progress, read_ranges, silent
+from forebay.deadletter.reader import LetterReader, Progress, read_records, silent
 from forebay.deadletter.repair import Repair, RepairError
 from forebay.deadletter.whole import RecordGoneError, whole
 from forebay.errors import ForebayError, OffsetOutOfRangeError, ReplayFailedError, UnknownTopicError
 from forebay.kafka.admin import Cluster, Topic, partitions_of
 from forebay.kafka.callbacks import called_back
 from forebay.kafka.offsets import Range
-from forebay.kafka.settings import CLIENT_LOG, connection_settings, translate
+from forebay.kafka.producer import KafkaProducer, OutgoingRecord
+from forebay.kafka.settings import connection_settings, translate
 from forebay.options import Options
 from forebay.pace import Pace
 
@@ -51,14 +52,15 @@ PROBLEMS_KEPT = 100
 
 
 @dataclass(frozen=True)
-class Outgoing:
-    """What is sent for a letter. `partition` is None where the target's own partitioner decides."""
+class Replayed:
+    """A letter, and the record that is sent for it."""
 
     entry: Entry
-    key: bytes | None
-    value: bytes | None
-    headers: list[tuple[str, bytes | None]]
-    partition: int | None
+    record: OutgoingRecord
+
+    @property
+    def value(self) -> bytes | None:
+        return self.record.value
 
 
 @dataclass
@@ -81,7 +83,7 @@ class ReplayReport:
         default_factory=list
     )  # a dry run: would get a letter again, and why
     refused_count: int = 0
-    examples: list[Outgoing] = field(default_factory=list)
+    examples: list[Replayed] = field(default_factory=list)
 
     def trouble(self, entry: Entry, why: str) -> None:
         self.problem_count += 1
@@ -137,10 +139,10 @@ class Replayer:
                 self._judge(judge, outgoing, report)
         return report
 
-    def _judge(self, judge: Judging, outgoing: Outgoing, report: ReplayReport) -> None:
+    def _judge(self, judge: Judging, outgoing: Replayed, report: ReplayReport) -> None:
         sent = replace(
             outgoing.entry.letter,
-            key=outgoing.key,
+            key=outgoing.record.key,
             value=outgoing.value,
             size=len(outgoing.value or b""),
             sha256=None,
@@ -155,7 +157,7 @@ class Replayer:
 
     def _outgoing(
         self, wanted: Condition, repair: Repair | None, report: ReplayReport, progress: Progress
-    ) -> Iterator[Outgoing]:
+    ) -> Iterator[Replayed]:
         for entry in self._reader.entries(progress):
             if not wanted(entry):
                 continue
@@ -173,7 +175,8 @@ class Replayer:
                 report.left += 1
                 continue
             same = self._target == letter.topic
-            yield Outgoing(entry, letter.key, value, _own(letter), letter.partition if same else None)
+            partition = letter.partition if same else None
+            yield Replayed(entry, OutgoingRecord(self._target, letter.key, value, _own(letter), partition))
 
     # -- sending -------------------------------------------------------------------------------------
 
@@ -217,19 +220,19 @@ class Replayer:
                 return
             time.sleep(0.02)
 
-    def _producer(self) -> Producer:
+    def _producer(self) -> KafkaProducer:
         settings = connection_settings(self._options) | {
             "transactional.id": self._outcomes.transactional_id(self._key),
             "partitioner": "murmur2_random",  # where Java's clients would put it
             "message.max.bytes": 100 << 20,  # what the broker took once; it has the last word
             "linger.ms": 5,
         }
-        producer = Producer(settings, logger=CLIENT_LOG)
+        producer = KafkaProducer(settings)
         self._doing("opening a transaction", lambda: producer.init_transactions(PATIENCE_S))
         return producer
 
     def _send(
-        self, producer: Producer, chunk: list[Outgoing], target: Topic, report: ReplayReport
+        self, producer: KafkaProducer, chunk: list[Replayed], target: Topic, report: ReplayReport
     ) -> list[tuple[int, int]]:
         """In one transaction; where they are now."""
         # The order of the records' own partitions, as far as one transaction goes.
@@ -257,7 +260,9 @@ class Replayer:
             self._outcomes.settle(self._key, intent, {})
             raise
         # An error here leaves the intent: whether the broker has committed is for the next replay to find out.
-        self._doing("committing a transaction", lambda: _commit(producer))
+        deadline = time.monotonic() + PATIENCE_S
+        late = lambda _: time.monotonic() > deadline  # noqa: E731
+        self._doing("committing a transaction", lambda: producer.commit(PATIENCE_S, late))
         self._outcomes.settle(self._key, intent, sent)
         report.sent += len(chunk)
         report.bytes += sum(len(item.value or b"") for item in chunk)
@@ -265,8 +270,8 @@ class Replayer:
 
     def _produce(
         self,
-        producer: Producer,
-        item: Outgoing,
+        producer: KafkaProducer,
+        item: Replayed,
         intent: Intent,
         partitions: int,
         sent: dict[Identity, tuple[int, int]],
@@ -282,22 +287,17 @@ class Replayer:
                 refused.append((identity, error.str()))
 
         headers = [
-            *item.headers,
+            *item.record.headers,
             (REPLAY_ID, intent.replay_id.encode()),
             (REPLAYED_FROM, str(identity).encode()),
         ]
-        known = item.partition is not None and item.partition < partitions
-        more = {"partition": item.partition} if known else {}
-        while True:
-            try:
-                producer.produce(
-                    self._target, item.value, key=item.key, headers=headers, on_delivery=delivered, **more
-                )
-                return
-            except BufferError:
-                producer.poll(0.1)
-            except KafkaException as error:
-                raise translate(error.args[0], self._options, f"replaying {identity.place}") from None
+        record = item.record._replace(headers=headers)
+        if record.partition is not None and record.partition >= partitions:
+            record = record._replace(partition=None)  # the topic has fewer than it had
+        try:
+            producer.put(record, delivered)
+        except KafkaException as error:
+            raise translate(error.args[0], self._options, f"replaying {identity.place}") from None
 
     def _refused(self, refused: Sequence[tuple[Identity, str]]) -> ReplayFailedError:
         where = f"'{self._target}'"
@@ -403,7 +403,7 @@ def _records(
     """Where records of an intent are in some ranges, and how many records there are of anybody."""
     found: dict[Identity, tuple[int, int]] = {}
     seen = 0
-    for messages in read_ranges(ranges, options, on_hidden, isolation):
+    for messages in read_records(ranges, options, on_hidden, isolation):
         seen += len(messages)
         for message in messages:
             headers = dict(message.headers() or ())
@@ -422,25 +422,13 @@ def _untold(intent: Intent) -> OffsetOutOfRangeError:
     )
 
 
-def _commit(producer: Producer) -> None:
-    """The library tells when a commit may be tried again: then the broker has not decided yet."""
-    deadline = time.monotonic() + PATIENCE_S
-    while True:
-        try:
-            producer.commit_transaction(PATIENCE_S)
-            return
-        except KafkaException as error:
-            if not error.args[0].retriable() or time.monotonic() > deadline:
-                raise
-
-
 def _own(letter: Letter) -> list[tuple[str, bytes | None]]:
     """The record's own headers, without those of a replay before this one."""
     return [(name, data) for name, data in letter.headers if name not in (REPLAY_ID, REPLAYED_FROM)]
 
 
-def _chunks(items: Iterable[Outgoing], most: int) -> Iterator[list[Outgoing]]:
-    chunk: list[Outgoing] = []
+def _chunks(items: Iterable[Replayed], most: int) -> Iterator[list[Replayed]]:
+    chunk: list[Replayed] = []
     size = 0
     for item in items:
         chunk.append(item)

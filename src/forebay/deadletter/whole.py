@@ -9,7 +9,7 @@ from confluent_kafka import Message
 
 from forebay.deadletter.identity import Identity
 from forebay.deadletter.letter import Letter
-from forebay.deadletter.reader import read_ranges
+from forebay.deadletter.reader import read_records
 from forebay.errors import UnknownTopicError
 from forebay.kafka.admin import Cluster
 from forebay.kafka.offsets import Range
@@ -46,7 +46,7 @@ def whole(letter: Letter, options: Options) -> Letter:
 def read_record(identity: Identity, options: Options) -> Message | None:
     """One record of a topic; None if it is gone."""
     topic, partition, offset, _ = identity
-    for messages in read_ranges([Range(topic, partition, offset, offset + 1)], options):
+    for messages in read_records([Range(topic, partition, offset, offset + 1)], options):
         for message in messages:
             return message
     return None

@@ -15,13 +15,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
-from confluent_kafka import KafkaError, KafkaException, Message, Producer
+from confluent_kafka import KafkaError, KafkaException, Message
 
 from forebay.deadletter.letter import Letter
 from forebay.errors import AuthError, DeadLetterError, ForebayError, UnreachableError
 from forebay.files import Draft, make_folder
 from forebay.kafka.callbacks import called_back
-from forebay.kafka.settings import CLIENT_LOG, REFUSALS, address, connection_settings, translate
+from forebay.kafka.producer import KafkaProducer, OutgoingRecord
+from forebay.kafka.settings import address, connection_settings, translate
 from forebay.options import Options
 
 log = logging.getLogger("forebay.deadletter")
@@ -94,40 +95,21 @@ class FileDestination:
             self._draft.discard()
 
 
-class LetterProducer(Producer):  # type: ignore[misc]
-    """Keeps the library's word on its connections: to a letter that waits, that is only silence."""
-
-    def __init__(self, settings: Mapping[str, Any]) -> None:
-        self.refusal: KafkaError | None = None
-        self.trouble = ""
-        super().__init__({**settings, "error_cb": self._on_error}, logger=CLIENT_LOG)
-
-    def forgive(self) -> None:
-        """What was refused before was of another task, which got over it."""
-        self.refusal = None
-
-    @called_back
-    def _on_error(self, error: KafkaError) -> None:
-        if error.code() in REFUSALS:
-            self.refusal = error
-        self.trouble = error.str()
-
-
 class _Producers:
     """One a worker process and set of settings: a new one for each task would connect each time."""
 
     def __init__(self) -> None:
         self._pid = 0
-        self._made: dict[tuple[tuple[str, Any], ...], LetterProducer] = {}
+        self._made: dict[tuple[tuple[str, Any], ...], KafkaProducer] = {}
         self._left: list[Any] = []  # of the process that this one was forked from: neither used nor closed
 
-    def get(self, settings: Mapping[str, Any]) -> LetterProducer:
+    def get(self, settings: Mapping[str, Any]) -> KafkaProducer:
         if self._pid != os.getpid():
             self._left.append(self._made)
             self._made, self._pid = {}, os.getpid()
         key = tuple(sorted(settings.items()))
         if key not in self._made:
-            self._made[key] = LetterProducer(settings)
+            self._made[key] = KafkaProducer(settings)
         return self._made[key]
 
     def drop(self, settings: Mapping[str, Any]) -> None:
@@ -175,17 +157,11 @@ class KafkaDestination:
         if self._held > HELD_BYTES:
             self._await(producer, 0)
             self._held = len(value or b"")
-        while True:
-            try:
-                producer.produce(
-                    self._topic, value, key, headers=headers, on_delivery=partial(self._delivered, letter)
-                )
-                break
-            except BufferError:  # so many letters that even the small ones are too much
-                producer.poll(POLL_S)
-            except KafkaException as error:
-                _PRODUCERS.drop(self._settings)
-                raise self.error(error.args[0]) from None
+        try:
+            producer.put(OutgoingRecord(self._topic, key, value, headers), partial(self._delivered, letter))
+        except KafkaException as error:
+            _PRODUCERS.drop(self._settings)
+            raise self.error(error.args[0]) from None
         self._waiting += 1
         producer.poll(0)
 
@@ -210,17 +186,17 @@ class KafkaDestination:
         if error is not None:
             self._failed.append((letter, error))
 
-    def _await(self, producer: LetterProducer, most: int) -> None:
+    def _await(self, producer: KafkaProducer, most: int) -> None:
         """Until no more than `most` letters wait."""
         began, say_s = time.monotonic(), SAY_S
-        producer.forgive()
+        producer.forget()
         while self._waiting > most:
             producer.poll(POLL_S)
             if producer.refusal is not None:
                 raise self.error(producer.refusal)
             if time.monotonic() - began > say_s:
                 say_s *= 2
-                self.say_waiting(self._waiting, producer.trouble)
+                self.say_waiting(self._waiting, producer.heard.words)
 
     def say_waiting(self, letters: int, trouble: str) -> None:
         log.warning(
@@ -228,12 +204,12 @@ class KafkaDestination:
             self._source, letters, self._where, f": {trouble}" if trouble else "",
         )  # fmt: skip
 
-    def _again(self, producer: LetterProducer) -> None:
+    def _again(self, producer: KafkaProducer) -> None:
         """What the topic found too large, one at a time, and smaller until it fits."""
         failed, self._failed = self._failed, []
         for _, error in failed:
             if error.code() != KafkaError.MSG_SIZE_TOO_LARGE:
-                raise self.error(error, producer.trouble)
+                raise self.error(error, producer.heard.words)
         for letter, _ in failed:
             smaller = letter  # alone it may fit: a batch of letters is refused as one
             while True:
@@ -243,7 +219,7 @@ class KafkaDestination:
                     break
                 _, error = self._failed.pop()
                 if error.code() != KafkaError.MSG_SIZE_TOO_LARGE:
-                    raise self.error(error, producer.trouble)
+                    raise self.error(error, producer.heard.words)
                 if not smaller.value:
                     raise DeadLetterError(
                         f"the letter of {_place(letter)} is larger than topic '{self._topic}' takes, even "

@@ -128,7 +128,7 @@ class DevStack:
         UnknownTopicError if there is no such topic.
         """
         from forebay.kafka.admin import Cluster
-        from forebay.kafka.envelope import Outgoing, payload
+        from forebay.kafka.envelope import Envelope, payload
         from forebay.kafka.sender import Sender
 
         options = self._options(topic)
@@ -140,7 +140,7 @@ class DevStack:
         with Sender(topic, options) as sender:
             for record in records:
                 key, value = record if isinstance(record, tuple) else (None, record)
-                sender.send(Outgoing(payload(value), payload(key)))
+                sender.send(Envelope(payload(value), payload(key)))
         return sender.arrived
 
     def _options(self, topic: str) -> Options:

@@ -20,7 +20,6 @@ from confluent_kafka import (
     KafkaError,
     KafkaException,
     TopicCollection,
-    TopicPartition,
 )
 from confluent_kafka.admin import (
     AdminClient,
@@ -33,6 +32,8 @@ from confluent_kafka.admin import (
 from forebay import patience
 from forebay.errors import AuthError, CommitError, ForebayError, UnknownTopicError, UnreachableError
 from forebay.kafka import causes
+from forebay.kafka.consumers import commit_offsets
+from forebay.kafka.partitions import PartitionOffset, TopicPartition
 from forebay.kafka.probe import LIMIT_S, Probe
 from forebay.kafka.settings import (
     AWAY,
@@ -48,7 +49,6 @@ from forebay.kafka.settings import (
 from forebay.options import Options
 
 T = TypeVar("T")
-Partition = tuple[str, int]
 REQUEST_TIMEOUT_S = 10.0  # long enough for a broker in a long GC pause, short enough to try again soon
 DOWN_S = 1.0  # brokers that refuse connections for this long are away; a name may have a second address
 GLANCE_S = 0.05  # how often a request that waits looks whether the connection was refused
@@ -63,7 +63,7 @@ class Topic:
     partitions: int
 
 
-def partitions_of(topics: Mapping[str, Topic]) -> list[Partition]:
+def partitions_of(topics: Mapping[str, Topic]) -> list[TopicPartition]:
     """Every partition of these topics."""
     return [(topic.name, number) for topic in topics.values() for number in range(topic.partitions)]
 
@@ -250,14 +250,16 @@ class Cluster:
         remedy += f"; to make it: forebay topic create {name} --brokers {where}"
         return UnknownTopicError(f"there is no topic '{name}' on {where}", remedy=remedy)
 
-    def earliest(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
+    def earliest(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         return self._offsets(partitions, OffsetSpec.earliest())
 
-    def latest(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
+    def latest(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """Where each partition ends for a reader of this isolation level (the last stable offset)."""
         return self._offsets(partitions, OffsetSpec.latest())
 
-    def at_timestamp(self, partitions: Iterable[Partition], timestamp_ms: int) -> dict[Partition, int]:
+    def at_timestamp(
+        self, partitions: Iterable[TopicPartition], timestamp_ms: int
+    ) -> dict[TopicPartition, int]:
         """The first offset at or after a time; the partition's end where there is none."""
         wanted = list(partitions)
         found = self._offsets(wanted, OffsetSpec.for_timestamp(timestamp_ms))
@@ -266,8 +268,8 @@ class Cluster:
             found = {key: ends[key] if offset < 0 else offset for key, offset in found.items()}
         return found
 
-    def _offsets(self, partitions: Iterable[Partition], spec: OffsetSpec) -> dict[Partition, int]:
-        wanted = {TopicPartition(topic, number): spec for topic, number in partitions}
+    def _offsets(self, partitions: Iterable[TopicPartition], spec: OffsetSpec) -> dict[TopicPartition, int]:
+        wanted = {PartitionOffset(topic, number): spec for topic, number in partitions}
         if not wanted:
             return {}
         committed = self._options["isolation.level"] == "read_committed"
@@ -285,9 +287,9 @@ class Cluster:
                 raise self._unknown(tp.topic) from None
         return found
 
-    def committed(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
+    def committed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """The group's offsets; partitions without one are left out."""
-        wanted = [TopicPartition(topic, number) for topic, number in partitions]
+        wanted = [PartitionOffset(topic, number) for topic, number in partitions]
         if not wanted:
             return {}
         # Not the admin client's list_consumer_group_offsets: while the coordinator is still loading, that
@@ -308,19 +310,12 @@ class Cluster:
             self._consumer = Consumer(consumer_settings(self._options, **patience), logger=CLIENT_LOG)
         return self._consumer
 
-    def commit(self, offsets: Mapping[Partition, int]) -> None:
+    def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Write the group's offsets; a consumer that never joins may, as long as nobody else has joined."""
-        positions = [TopicPartition(topic, number, offset) for (topic, number), offset in offsets.items()]
+        positions = [PartitionOffset(topic, number, offset) for (topic, number), offset in offsets.items()]
         group = self._options["group.id"]
-        try:
-            answer = self._group.commit(offsets=positions, asynchronous=False)
-        except KafkaException as error:
-            raise CommitError(
-                f"the offsets of group '{group}' were not committed: {error.args[0].str()}"
-            ) from None
-        failed = [tp for tp in answer or () if tp.error is not None]
-        if failed:
-            raise CommitError(
-                f"the offsets of group '{group}' were not committed for {failed[0].topic}-{failed[0].partition}:"
-                f" {failed[0].error.str()}"
-            )
+        failed = commit_offsets(self._group, positions)
+        if failed is not None:
+            place, error = failed
+            where = f" for {place}" if place else ""
+            raise CommitError(f"the offsets of group '{group}' were not committed{where}: {error.str()}")

@@ -44,7 +44,7 @@ from forebay.errors import (
 )
 from forebay.formats import Kind
 from forebay.formats.avro_schema import FILE_OPTION, OPTION, written_schema
-from forebay.kafka.admin import Cluster, Partition, Topic, partitions_of
+from forebay.kafka.admin import Cluster, Topic, partitions_of
 from forebay.kafka.columns import CHANGE_LOG, RAW_COLUMNS, layout
 from forebay.kafka.consumers import CACHE
 from forebay.kafka.lag import lag_of
@@ -58,6 +58,7 @@ from forebay.kafka.offsets import (
     ranges_between,
 )
 from forebay.kafka.options import FORMATS, KAFKA
+from forebay.kafka.partitions import TopicPartition
 from forebay.kafka.settings import address, check_settings, consumer_settings, patience_s
 from forebay.options import Options
 
@@ -96,7 +97,9 @@ class KafkaSource(SourceConnector):
         self._away = Backoff()
         self._quiet_since: float | None = None
         self._committed: SourceCheckpoint | None = None
-        self._floor: dict[Partition, int] | None = None  # the group's offsets, as this instance knows them,
+        self._floor: dict[TopicPartition, int] | None = (
+            None  # the group's offsets, as this instance knows them,
+        )
         self._floor_ids: Mapping[str, str] = {}  # of these topics
         self._commits = 0
         self._commit_failures = 0
@@ -202,7 +205,7 @@ class KafkaSource(SourceConnector):
         topics = self._current_topics()
         return Position(self._start(partitions_of(topics)), _ids(topics))
 
-    def _start(self, partitions: Sequence[Partition]) -> dict[Partition, int]:
+    def _start(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
         mode = self.options["startup.mode"]
         if mode == "earliest":
             return self._cluster.earliest(partitions)
@@ -238,7 +241,7 @@ class KafkaSource(SourceConnector):
         following = {key: max(at, lows[key]) for key, at in position.next.items()}
         return Position(following, position.ids).to_json(), tuple(str(each) for each in gone)
 
-    def _specific(self, partitions: Sequence[Partition]) -> dict[Partition, int]:
+    def _specific(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
         wanted: Mapping[str, Mapping[str, int]] = self.options["startup.specific.offsets"]
         topics = {topic for topic, _ in partitions}
         if "" in wanted and len(topics) != 1:
@@ -261,7 +264,7 @@ class KafkaSource(SourceConnector):
             )
         return found
 
-    def _check_in_range(self, given: dict[Partition, int], origin: str) -> None:
+    def _check_in_range(self, given: dict[TopicPartition, int], origin: str) -> None:
         low, high = self._cluster.earliest(given), self._cluster.latest(given)
         for key, offset in given.items():
             if offset < low[key] and not self.options["fail.on.data.loss"]:
@@ -276,7 +279,7 @@ class KafkaSource(SourceConnector):
                     f"[{low[key]}, {high[key]}): {missing} is not there"
                 )
 
-    def _reset(self, partitions: Sequence[Partition]) -> dict[Partition, int]:
+    def _reset(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
         policy = self.options["auto.offset.reset"]
         if policy == "none" and partitions:
             listed = ", ".join(f"{topic}-{number}" for topic, number in partitions)
@@ -346,7 +349,7 @@ class KafkaSource(SourceConnector):
         return Position(following, ids, first)
 
     def _check_still_there(
-        self, key: Partition, at: int, low: int, end: int, first: dict[Partition, int]
+        self, key: TopicPartition, at: int, low: int, end: int, first: dict[TopicPartition, int]
     ) -> None:
         if at < low:
             lost = Range(*key, at, low)
@@ -458,7 +461,7 @@ class KafkaSource(SourceConnector):
         self._committed = replace(checkpoint, offsets=Position(reached, wanted.ids).to_json())
         self._commits += 1
 
-    def _committed_before(self, partitions: Sequence[Partition]) -> dict[Partition, int]:
+    def _committed_before(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
         """The group's offsets as they are; a coordinator that moves is waited for, as a commit does."""
         try:
             return with_backoff(

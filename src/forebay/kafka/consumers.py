@@ -10,16 +10,37 @@ import atexit
 import os
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message
 
 from forebay import threads
+from forebay.kafka.partitions import PartitionOffset
 from forebay.kafka.settings import CLIENT_LOG, REFUSALS
 
 IDLE_CLOSE_S = 30.0  # below the minute after which Spark itself ends an idle Python worker
+
+
+def fetch(consumer: Consumer, most: int, wait_s: float) -> list[Message]:
+    """What is here; else what comes next. consume() with a time-out would wait until it has as many as asked for."""
+    found: list[Message] = consumer.consume(most, 0)
+    if not found and (message := consumer.poll(wait_s)) is not None:
+        found = [message, *(consumer.consume(most - 1, 0) if most > 1 else ())]
+    return found
+
+
+def commit_offsets(consumer: Consumer, offsets: Sequence[PartitionOffset]) -> tuple[str, KafkaError] | None:
+    """Write a group's offsets and wait for the answer. None if the broker has them; else of what, and why not."""
+    try:
+        answer = consumer.commit(offsets=list(offsets), asynchronous=False)
+    except KafkaException as error:
+        return "", error.args[0]
+    except RuntimeError:  # the consumer is closed
+        return "", KafkaError(KafkaError._DESTROY)
+    failed = next((found for found in answer or () if found.error is not None), None)
+    return None if failed is None else (f"{failed.topic}-{failed.partition}", failed.error)
 
 
 class TaskConsumer(Consumer):  # type: ignore[misc]

@@ -27,7 +27,7 @@ _EXAMPLE = '{"key": "k", "value": {"id": 1}, "headers": {"h": "x"}}'
 
 
 @dataclass(frozen=True)
-class Outgoing:
+class Envelope:
     """A record to be written. Without a partition the key decides, without a timestamp the clock."""
 
     value: bytes | None
@@ -63,7 +63,7 @@ def to_json(message: Incoming) -> dict[str, Any]:
     }
 
 
-def from_json(line: str) -> Outgoing:
+def from_json(line: str) -> Envelope:
     """The record of a line; OptionValueError says what is wrong with it."""
     try:
         given = json.loads(line)
@@ -79,7 +79,7 @@ def from_json(line: str) -> Outgoing:
             )
     if "value" not in given and "value_base64" not in given:
         raise _wrong("'value' is missing; null is a tombstone")
-    return Outgoing(
+    return Envelope(
         _bytes_of(given, "value"),
         _bytes_of(given, "key"),
         _headers_of(given.get("headers")),

@@ -15,8 +15,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from forebay.connectors.contract import Offsets, Split
-
-Partition = tuple[str, int]
+from forebay.kafka.partitions import TopicPartition
 
 SMALL_BATCH = 50_000  # up to here one task beats several: a task costs about 100 ms, a record 1 to 10 µs
 MIN_PIECE = 100_000  # a partition is cut further only into pieces at least this large
@@ -26,9 +25,9 @@ MIN_PIECE = 100_000  # a partition is cut further only into pieces at least this
 class Position:
     """Next offset to read, by partition; with the ids of the topics these offsets belong to."""
 
-    next: Mapping[Partition, int]
+    next: Mapping[TopicPartition, int]
     ids: Mapping[str, str] = field(default_factory=dict)
-    first: Mapping[Partition, int] = field(default_factory=dict)
+    first: Mapping[TopicPartition, int] = field(default_factory=dict)
 
     def to_json(self) -> Offsets:
         """Sorted, so that equal positions are equal texts: that is how Spark compares them."""
@@ -42,8 +41,8 @@ class Position:
 
     @staticmethod
     def from_json(offsets: Offsets) -> Position:
-        following: dict[Partition, int] = {}
-        first: dict[Partition, int] = {}
+        following: dict[TopicPartition, int] = {}
+        first: dict[TopicPartition, int] = {}
         ids: dict[str, str] = {}
         for topic, entry in offsets["topics"].items():
             ids[topic] = entry["id"]

@@ -8,14 +8,16 @@ librdkafka asks again.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
-from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, Message
 
 from forebay.backoff import Backoff
 from forebay.errors import OffsetOutOfRangeError, ReadStalledError
-from forebay.kafka.consumers import TaskConsumer
-from forebay.kafka.offsets import Partition, Range, judge
+from forebay.kafka.consumers import CACHE, TaskConsumer, fetch
+from forebay.kafka.offsets import Range, judge
+from forebay.kafka.partitions import PartitionOffset, TopicPartition
 from forebay.kafka.settings import PASSING, address, named, translate
 from forebay.options import Options
 
@@ -46,6 +48,25 @@ def stalled(options: Options, after_s: float, rest: Iterable[Range], trouble: st
     )
 
 
+def read_ranges(
+    ranges: Iterable[Range],
+    options: Options,
+    settings: Mapping[str, Any],
+    on_lost: Callable[[Range], None] = lambda lost: None,
+    *,
+    chunk: int,
+) -> Iterator[list[Message]]:
+    """The records of these ranges, one range a partition, at most `chunk` at a time. Blocks while there is none yet.
+
+    `settings` are those of the consumer, which is kept for the next who reads with the same ones.
+    """
+    wanted = [item for item in ranges if len(item) > 0]
+    if not wanted:
+        return
+    with CACHE.borrow(settings) as consumer:
+        yield from RangeReader(consumer, wanted, options, on_lost).chunks(chunk)
+
+
 class RangeReader:
     """Reads a few ranges with one consumer. `on_lost` hears of ranges that are gone, when that is allowed."""
 
@@ -57,16 +78,18 @@ class RangeReader:
         on_lost: Callable[[Range], None] | None = None,
     ) -> None:
         self._consumer = consumer
-        self._open: dict[Partition, Range] = {(r.topic, r.partition): r for r in ranges if len(r)}
-        self._next: dict[Partition, int] = {key: r.start for key, r in self._open.items()}
+        self._open: dict[TopicPartition, Range] = {(r.topic, r.partition): r for r in ranges if len(r)}
+        self._next: dict[TopicPartition, int] = {key: r.start for key, r in self._open.items()}
         self._options = options
         self._on_lost = on_lost
         self._moved = self._looked = time.monotonic()
         self._reassign = False
-        self._sure: set[Partition] = set()  # whose first event was the offset we asked for, or came twice
-        self._doubted: set[Partition] = set()
-        self._ignored: set[Partition] = set()  # until they are assigned anew
-        self._refused: dict[Partition, float] = {}  # since when there have been errors and no records
+        self._sure: set[TopicPartition] = (
+            set()
+        )  # whose first event was the offset we asked for, or came twice
+        self._doubted: set[TopicPartition] = set()
+        self._ignored: set[TopicPartition] = set()  # until they are assigned anew
+        self._refused: dict[TopicPartition, float] = {}  # since when there have been errors and no records
         self._again = Backoff()
         self._trouble = ""
 
@@ -74,7 +97,7 @@ class RangeReader:
         """The records, at most `size` at a time, each partition's in order."""
         self._assign()
         while self._open:
-            kept = [message for message in self._fetched(size) if self._accept(message)]
+            kept = [message for message in fetch(self._consumer, size, POLL_S) if self._accept(message)]
             if self._reassign:
                 # Only here: what was fetched has been taken, so that nothing is fetched twice.
                 self._assign()
@@ -92,7 +115,7 @@ class RangeReader:
     def _assign(self) -> None:
         # Finished partitions are not paused, only left unread: pausing outlives the assignment, and resuming
         # after the next one may go on where the last reader of this consumer stood.
-        self._consumer.assign([TopicPartition(*key, self._next[key]) for key in self._open])
+        self._consumer.assign([PartitionOffset(*key, self._next[key]) for key in self._open])
         self._reassign = False
         self._ignored.clear()
 
@@ -106,15 +129,6 @@ class RangeReader:
             if error is not None and error.code() in FATAL:
                 raise translate(error, self._options, f"reading {topic}")
         self._looked = time.monotonic()
-
-    def _fetched(self, size: int) -> list[Message]:
-        """What is here; else what comes next. `consume` waits its whole time-out for a batch to fill up."""
-        messages: list[Message] = self._consumer.consume(size, 0)
-        if not messages:
-            messages = self._consumer.consume(1, POLL_S)
-            if messages and size > 1:
-                messages += self._consumer.consume(size - 1, 0)
-        return messages
 
     def _accept(self, message: Message) -> bool:
         error = message.error()
@@ -136,7 +150,7 @@ class RangeReader:
             self._finish(key)
         return bool(offset < item.end)
 
-    def _believe(self, key: Partition, offset: int) -> bool:
+    def _believe(self, key: TopicPartition, offset: int) -> bool:
         """Whether an event is of this assignment. A first one that skips offsets must come twice.
 
         It may be a gap in the log, which is not a loss; but if it were left over from whoever had this
@@ -152,7 +166,7 @@ class RangeReader:
         self._reassign = True
         return False
 
-    def _on_event(self, error: KafkaError, key: Partition, message: Message) -> None:
+    def _on_event(self, error: KafkaError, key: TopicPartition, message: Message) -> None:
         if error.code() == KafkaError._PARTITION_EOF:
             if key in self._open and self._believe(key, message.offset()):
                 self._at_end(key, message.offset())
@@ -165,7 +179,7 @@ class RangeReader:
         else:
             self._on_trouble(error, key)
 
-    def _on_trouble(self, error: KafkaError, key: Partition) -> None:
+    def _on_trouble(self, error: KafkaError, key: TopicPartition) -> None:
         """The library asks again by itself. We wait, for a while if the error is not known to pass."""
         self._trouble = named(error)
         if key not in self._open or error.code() in PASSING:
@@ -174,7 +188,7 @@ class RangeReader:
         if now - self._refused.setdefault(key, now) > GRACE_S:
             raise translate(error, self._options, f"reading {key[0]}-{key[1]}")
 
-    def _at_end(self, key: Partition, end: int) -> None:
+    def _at_end(self, key: TopicPartition, end: int) -> None:
         """The log ends at `end` for this reader: right at the range's end, or before it."""
         item = self._open[key]
         if end >= item.end:
@@ -186,7 +200,7 @@ class RangeReader:
             self._lose(Range(*key, max(high, self._next[key]), item.end))
             self._finish(key)
 
-    def _gone(self, key: Partition) -> None:
+    def _gone(self, key: TopicPartition) -> None:
         """The broker does not have the offset we asked for."""
         lost, resume = judge(self._rest(key), *self._watermarks(key))
         if lost is not None:
@@ -204,15 +218,15 @@ class RangeReader:
             raise OffsetOutOfRangeError(f"{len(lost)} records are gone before they were read: {lost}")
         self._on_lost(lost)
 
-    def _finish(self, key: Partition) -> None:
+    def _finish(self, key: TopicPartition) -> None:
         del self._open[key]
 
-    def _rest(self, key: Partition) -> Range:
+    def _rest(self, key: TopicPartition) -> Range:
         return Range(*key, self._next[key], self._open[key].end)
 
-    def _watermarks(self, key: Partition) -> tuple[int, int]:
+    def _watermarks(self, key: TopicPartition) -> tuple[int, int]:
         try:
-            low, high = self._consumer.get_watermark_offsets(TopicPartition(*key), timeout=10.0)
+            low, high = self._consumer.get_watermark_offsets(PartitionOffset(*key), timeout=10.0)
         except KafkaException as error:
             raise translate(
                 error.args[0], self._options, f"asking for the offsets of {key[0]}-{key[1]}"

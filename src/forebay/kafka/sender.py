@@ -5,15 +5,16 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from confluent_kafka import KafkaError, KafkaException, Message, Producer
+from confluent_kafka import KafkaError, KafkaException, Message
 
 from forebay import patience
 from forebay.errors import ForebayError
 from forebay.kafka import causes
 from forebay.kafka.callbacks import called_back
-from forebay.kafka.envelope import Outgoing
+from forebay.kafka.envelope import Envelope
 from forebay.kafka.probe import LIMIT_S
-from forebay.kafka.settings import CLIENT_LOG, REFUSALS, address, connection_settings, translate
+from forebay.kafka.producer import ROOM_S, KafkaProducer, OutgoingRecord
+from forebay.kafka.settings import address, connection_settings, translate
 from forebay.options import Options
 
 PATIENCE_S = 5.0  # without a record that arrives: then the broker is away
@@ -30,16 +31,14 @@ class Sender:
         self._options = options
         self._patience_s = patience_s
         self._failed: KafkaError | None = None
-        self._trouble = causes.Heard()
         self._moved = time.monotonic()
         self._settings = settings = connection_settings(options) | {
             "acks": "all",
             "enable.idempotence": True,  # a request that is repeated must not write a record twice
             "linger.ms": LINGER_MS,
             "queue.buffering.max.messages": QUEUED,
-            "error_cb": called_back(self._on_error),
         }
-        self._producer = Producer(settings, logger=CLIENT_LOG)
+        self._producer = KafkaProducer(settings)
         self._heard = called_back(self._on_delivery)
 
     def __enter__(self) -> Sender:
@@ -52,25 +51,19 @@ class Sender:
             self._producer.purge()  # what cannot arrive must not hold up the end
         self._producer.poll(0)
 
-    def send(self, record: Outgoing) -> None:
+    def send(self, given: Envelope) -> None:
         """Hand a record over; waits while too many are under way."""
-        where: dict[str, Any] = {} if record.partition is None else {"partition": record.partition}
-        if record.timestamp_ms is not None:
-            where["timestamp"] = record.timestamp_ms
-        headers = list(record.headers)
+        record = OutgoingRecord(
+            self._topic, given.key, given.value, given.headers, given.partition, given.timestamp_ms
+        )
         if not len(self._producer):
             self._moved = time.monotonic()  # nothing was waited for until now
-        while True:
-            try:
-                self._producer.produce(
-                    self._topic, record.value, record.key, headers=headers, on_delivery=self._heard, **where
-                )
-                self._look(0)
-                return
-            except BufferError:
-                self._look(0.1)
-            except KafkaException as error:
-                raise translate(error.args[0], self._options, f"writing to '{self._topic}'") from None
+        try:
+            while not self._producer.offer(record, self._heard):
+                self._look(ROOM_S)
+        except KafkaException as error:
+            raise translate(error.args[0], self._options, f"writing to '{self._topic}'") from None
+        self._look(0)
 
     def flush(self) -> None:
         """Until all that was handed over has arrived."""
@@ -90,14 +83,15 @@ class Sender:
 
     def _away(self) -> ForebayError:
         doing, where = f"writing to '{self._topic}'", address(self._options)
-        found = causes.probe(self._options, self._settings, self._trouble).found(LIMIT_S)
+        found = causes.probe(self._options, self._settings, self._producer.heard).found(LIMIT_S)
         return causes.certain(found, self._settings, where, doing) or causes.unreachable(
-            found, self._trouble, self._options, doing, "no answer"
+            found, self._producer.heard, self._options, doing, "no answer"
         )
 
     def _raise_if_failed(self) -> None:
-        if self._failed is not None:
-            raise translate(self._failed, self._options, f"writing to '{self._topic}'")
+        failed = self._failed or self._producer.refusal
+        if failed is not None:
+            raise translate(failed, self._options, f"writing to '{self._topic}'")
 
     def _on_delivery(self, error: KafkaError | None, message: Message) -> None:
         self._moved = time.monotonic()
@@ -105,9 +99,3 @@ class Sender:
             self.arrived += 1
         elif error.code() != KafkaError._PURGE_QUEUE:
             self._failed = self._failed or error
-
-    def _on_error(self, error: KafkaError) -> None:
-        if error.code() in REFUSALS:
-            self._failed = self._failed or error
-        else:
-            self._trouble.note(error.str())

@@ -93,19 +93,25 @@ def connection_settings(options: Options) -> dict[str, Any]:
     return settings | options.passed_through()
 
 
-def consumer_settings(options: Options, **more: Any) -> dict[str, Any]:
-    """For a consumer that is told what to read: it never joins the group and never commits by itself."""
+def reader_settings(options: Options, group: str) -> dict[str, Any]:
+    """For a consumer that is assigned what it reads: the library wants a group, which is neither joined nor moved."""
     settings = connection_settings(options) | {
-        "group.id": options["group.id"],
+        "group.id": group,
         "enable.auto.commit": False,
         "enable.auto.offset.store": False,
         "auto.offset.reset": "error",  # an offset that is gone must surface, never be jumped over
         "isolation.level": options["isolation.level"],
-        "partition.assignment.strategy": options["partition.assignment.strategy"],
-        "enable.partition.eof": True,
+        "enable.partition.eof": True,  # the only word on how far a partition goes past its last record
     }
     # The default of 1000 stalls a reader that has caught up with its queue.
     settings.setdefault("fetch.queue.backoff.ms", 5)
+    return settings
+
+
+def consumer_settings(options: Options, **more: Any) -> dict[str, Any]:
+    """For a consumer that is told what to read: it never joins the group and never commits by itself."""
+    settings = reader_settings(options, options["group.id"])
+    settings["partition.assignment.strategy"] = options["partition.assignment.strategy"]
     for key in (
         "session.timeout.ms",
         "heartbeat.interval.ms",

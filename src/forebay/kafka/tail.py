@@ -9,10 +9,10 @@ from datetime import UTC, datetime
 from confluent_kafka import Message
 
 from forebay.errors import OptionValueError
-from forebay.kafka.admin import Cluster, Partition
-from forebay.kafka.consumers import CACHE
+from forebay.kafka.admin import Cluster
 from forebay.kafka.offsets import Range
-from forebay.kafka.reader import RangeReader
+from forebay.kafka.partitions import TopicPartition
+from forebay.kafka.reader import read_ranges
 from forebay.kafka.settings import consumer_settings
 from forebay.options import Options
 
@@ -20,7 +20,7 @@ CHUNK = 500
 LOOK_S = 0.1  # how often the end is asked for, of a topic that is followed
 
 
-def start_of(cluster: Cluster, partitions: list[Partition], text: str) -> dict[Partition, int]:
+def start_of(cluster: Cluster, partitions: list[TopicPartition], text: str) -> dict[TopicPartition, int]:
     """Where `beginning`, `end`, an offset or a time is in each partition, within what it holds."""
     low, high = cluster.earliest(partitions), cluster.latest(partitions)
     word = text.strip().lower()
@@ -51,7 +51,7 @@ def _milliseconds(text: str) -> int:
 def read(
     cluster: Cluster,
     options: Options,
-    start: Mapping[Partition, int],
+    start: Mapping[TopicPartition, int],
     *,
     follow: bool,
     idle: Callable[[], None] = lambda: None,
@@ -66,8 +66,7 @@ def read(
         ends = cluster.latest(position)
         ranges = [Range(*key, at, ends[key]) for key, at in sorted(position.items()) if ends[key] > at]
         if ranges:
-            with CACHE.borrow(consumer_settings(options)) as consumer:
-                yield from RangeReader(consumer, ranges, options, lost).chunks(CHUNK)
+            yield from read_ranges(ranges, options, consumer_settings(options), lost, chunk=CHUNK)
             position.update({(item.topic, item.partition): item.end for item in ranges})
         if not follow:
             return

@@ -11,8 +11,10 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from time import monotonic, sleep
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaError
 
+from forebay.kafka.consumers import commit_offsets
+from forebay.kafka.partitions import PartitionOffset
 from forebay.pool.committer import Commit, Committer
 from forebay.pool.lease import Lease
 from forebay.threads import start
@@ -25,15 +27,9 @@ SETTLE_S = 5.0  # how long one that is under way is waited for then: it must not
 
 def send(consumer: Consumer, commits: Sequence[Commit]) -> KafkaError | None:
     """Commit, and wait for the answer; None if the broker has it."""
-    positions = [TopicPartition(c.lease.topic, c.lease.partition, c.offset, c.metadata) for c in commits]
-    try:
-        answer = consumer.commit(offsets=positions, asynchronous=False)
-        return next((tp.error for tp in answer or () if tp.error is not None), None)
-    except KafkaException as error:
-        found: KafkaError = error.args[0]
-        return found
-    except RuntimeError:  # the consumer is closed
-        return KafkaError(KafkaError._DESTROY)
+    positions = [PartitionOffset(c.lease.topic, c.lease.partition, c.offset, c.metadata) for c in commits]
+    failed = commit_offsets(consumer, positions)
+    return None if failed is None else failed[1]
 
 
 class Sending:

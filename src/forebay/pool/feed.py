@@ -15,10 +15,12 @@ from time import monotonic
 from typing import Any, Protocol
 
 import orjson
-from confluent_kafka import OFFSET_INVALID, Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import OFFSET_INVALID, Consumer, KafkaError, KafkaException
 
 from forebay.errors import AuthError, ConnectorError, ForebayError, NoOffsetError, UnknownTopicError
 from forebay.kafka.callbacks import called_back
+from forebay.kafka.consumers import fetch
+from forebay.kafka.partitions import PartitionOffset, TopicPartition
 from forebay.kafka.settings import address, translate
 from forebay.options import Options
 from forebay.pool.crew import Crew
@@ -40,8 +42,6 @@ FULL_S = 1.0  # so long the queue may be full before partitions are paused: that
 COMPLAIN_S = 30.0
 LEAVE_POLL_S = 0.02
 COMMITTED_S = 10.0  # how long the group's coordinator is waited for when partitions are assigned
-
-Partition = tuple[str, int]
 
 
 class Offsets(Protocol):
@@ -101,9 +101,9 @@ class Feed:
         self._all_paused = False
         self._complained = float("-inf")
         self._slow, self._pace = True, (0.0, 0)
-        self._ends: dict[Partition, int] = {}
+        self._ends: dict[TopicPartition, int] = {}
         self.quiet = False  # fetch nothing more, and poll on
-        self.leases: dict[Partition, Lease] = {}
+        self.leases: dict[TopicPartition, Lease] = {}
         self.handed = 0
         self.rebalances = 0
         self.refusal: KafkaError | None = None
@@ -213,13 +213,8 @@ class Feed:
             self._full_since = None
             if self._all_paused:
                 self._pause_all(False)
-            # consume() waits until it has all that it was asked for, poll() until there is one.
             most = SLICE if waiting and self._handlers_wait() else CHUNK
-            messages: list[Any] = self._consumer.consume(min(room, most), 0)
-            if messages:
-                return messages
-            message = self._consumer.poll(IDLE_POLL_S)
-            return [] if message is None else [message]
+            return fetch(self._consumer, min(room, most), IDLE_POLL_S)
         now = monotonic()
         if self._full_since is None:
             self._full_since = now
@@ -243,7 +238,7 @@ class Feed:
         return self._slow
 
     def _receive(self, messages: Sequence[Any]) -> None:
-        runs: dict[Partition, list[Any]] = {}
+        runs: dict[TopicPartition, list[Any]] = {}
         events: list[Any] = []
         for message in messages:
             if message.error() is not None:
@@ -324,7 +319,7 @@ class Feed:
     def _set_paused(self, leases: Sequence[Lease], pause: bool) -> None:
         if not leases:
             return
-        partitions = [TopicPartition(lease.topic, lease.partition) for lease in leases]
+        partitions = [PartitionOffset(lease.topic, lease.partition) for lease in leases]
         (self._consumer.pause if pause else self._consumer.resume)(partitions)
         for lease in leases:
             lease.paused = pause
@@ -332,7 +327,7 @@ class Feed:
     # -- the group -----------------------------------------------------------------------------------
 
     @called_back
-    def _assigned(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+    def _assigned(self, consumer: Consumer, partitions: list[PartitionOffset]) -> None:
         self.rebalances += 1
         found = {} if self.quiet else self._committed(partitions)
         for partition in partitions:
@@ -352,7 +347,9 @@ class Feed:
     def _lease(self, topic: str, partition: int, offset: int = -1, metadata: str | None = None) -> Lease:
         return Lease(topic, partition, offset, metadata, keep=self._offsets.reopens)
 
-    def _committed(self, partitions: list[TopicPartition]) -> Mapping[Partition, tuple[int, str | None]]:
+    def _committed(
+        self, partitions: list[PartitionOffset]
+    ) -> Mapping[TopicPartition, tuple[int, str | None]]:
         """Offset and metadata of the group. If it cannot be had, the library finds the offset by itself."""
         try:
             answer = self._consumer.committed(partitions, timeout=COMMITTED_S)
@@ -370,7 +367,7 @@ class Feed:
         return {(tp.topic, tp.partition): (tp.offset, tp.metadata) for tp in answer if tp.error is None}
 
     @called_back
-    def _revoked(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+    def _revoked(self, consumer: Consumer, partitions: list[PartitionOffset]) -> None:
         leases = self._leave(partitions)
         if not self._crew.wait_until_idle(leases, self._drain_s):
             log.warning(
@@ -383,13 +380,13 @@ class Feed:
         log.info("revoked: %s", _names(partitions))
 
     @called_back
-    def _lost(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+    def _lost(self, consumer: Consumer, partitions: list[PartitionOffset]) -> None:
         """Somebody else may have them already: nothing is committed."""
         leases = self._leave(partitions)
         self._set_paused([lease for lease in leases if lease.paused], False)
         log.warning("lost: %s; what was not committed is handled again by the next owner", _names(partitions))
 
-    def _leave(self, partitions: Sequence[TopicPartition]) -> list[Lease]:
+    def _leave(self, partitions: Sequence[PartitionOffset]) -> list[Lease]:
         places = [(tp.topic, tp.partition) for tp in partitions]
         leases = [self.leases.pop(place) for place in places if place in self.leases]
         self.rebalances += bool(leases)
@@ -398,7 +395,7 @@ class Feed:
         return leases
 
 
-def _names(partitions: Sequence[TopicPartition]) -> str:
+def _names(partitions: Sequence[PartitionOffset]) -> str:
     return ", ".join(f"{tp.topic}-{tp.partition}" for tp in partitions) or "nothing"
 
 

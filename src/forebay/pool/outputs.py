@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from forebay.errors import OutputError
+from forebay.kafka.producer import OutgoingRecord
 
 MOST_BYTES = (
     1_000_000  # of a record, unless 'kafka.message.max.bytes' says otherwise: the library's own limit
@@ -20,11 +21,11 @@ Data = bytes | str | None
 class Outbox:
     """What one record has sent in one attempt."""
 
-    __slots__ = ("_most", "messages")
+    __slots__ = ("_most", "records")
 
     def __init__(self, most_bytes: int) -> None:
         self._most = most_bytes
-        self.messages: list[dict[str, Any]] = []
+        self.records: list[OutgoingRecord] = []
 
     def put(
         self,
@@ -37,25 +38,22 @@ class Outbox:
         """OutputError for what the client library would not take."""
         if not isinstance(topic, str) or not _TOPIC.fullmatch(topic) or topic in (".", ".."):
             raise OutputError(f"a record cannot be sent to {topic!r}: that is no name of a topic")
-        message: dict[str, Any] = {
-            "topic": topic,
-            "value": _bytes(value, "value", topic),
-            "key": _bytes(key, "key", topic),
-            "headers": _headers(headers, topic),
-        }
-        if partition is not None:
-            if type(partition) is not int or not 0 <= partition < 1 << 31:
-                raise OutputError(f"a record cannot be sent to '{topic}': {partition!r} is no partition")
-            message["partition"] = partition
-        size = OVERHEAD + len(message["value"] or b"") + len(message["key"] or b"")
-        size += sum(
-            OVERHEAD // 4 + len(name.encode()) + len(data or b"") for name, data in message["headers"]
+        if partition is not None and (type(partition) is not int or not 0 <= partition < 1 << 31):
+            raise OutputError(f"a record cannot be sent to '{topic}': {partition!r} is no partition")
+        record = OutgoingRecord(
+            topic,
+            _bytes(key, "key", topic),
+            _bytes(value, "value", topic),
+            _headers(headers, topic),
+            partition,
         )
+        size = OVERHEAD + len(record.value or b"") + len(record.key or b"")
+        size += sum(OVERHEAD // 4 + len(name.encode()) + len(data or b"") for name, data in record.headers)
         if size > self._most:
             raise OutputError(
                 f"a record cannot be sent to '{topic}': it has {size:,} bytes, and the most is {self._most:,}"
             )
-        self.messages.append(message)
+        self.records.append(record)
 
 
 def _headers(headers: Sequence[tuple[str, Data]], topic: str) -> list[tuple[str, bytes | None]]:

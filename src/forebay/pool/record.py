@@ -137,7 +137,7 @@ class Record:
 
     def _unsend(self) -> None:
         """Forget what this attempt has sent."""
-        self._outbox.messages.clear()
+        self._outbox.records.clear()
 
     def __repr__(self) -> str:
         return f"<Record {self.topic}-{self.partition} at offset {self.offset}>"

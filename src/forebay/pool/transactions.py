@@ -18,12 +18,14 @@ from functools import partial
 from time import monotonic
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message
 
 from forebay.backoff import Backoff, with_backoff
 from forebay.errors import OutputError, TransactionError, UnreachableError
 from forebay.kafka.callbacks import called_back
-from forebay.kafka.settings import CLIENT_LOG, connection_settings, translate
+from forebay.kafka.partitions import PartitionOffset
+from forebay.kafka.producer import KafkaProducer, OutgoingRecord
+from forebay.kafka.settings import connection_settings, translate
 from forebay.options import Options
 from forebay.pool.completed import encode
 from forebay.pool.lease import Lease
@@ -89,7 +91,7 @@ class Transactions:
             "acks": "all",
             "linger.ms": 5,
         }
-        self._producer = Producer(self._settings, logger=CLIENT_LOG)
+        self._producer = KafkaProducer(self._settings)
         self._stale = False  # whether there must be a new producer before the next transaction
 
     def prepare(self) -> None:
@@ -198,47 +200,43 @@ class Transactions:
         if self._stale:
             # After a record that was refused, the library goes on with a sequence number too many, and the broker does
             # not take the next transaction for it. A new producer of the same id begins anew.
-            producer = self._producer = Producer(self._settings, logger=CLIENT_LOG)
+            producer = self._producer = KafkaProducer(self._settings)
             producer.init_transactions(CALL_S)
             self._stale = False
         producer.begin_transaction()
         for record in records:
             apart = record in self._apart
-            for message in record._outbox.messages:
+            for outgoing in record._outbox.records:
                 if apart:
                     self._flush()
-                self._produce(record, message)
+                self._produce(record, outgoing)
             if apart:
                 self._flush()
         self._flush()
         producer.send_offsets_to_transaction(
-            [TopicPartition(lease.topic, lease.partition, offset, text) for lease, offset, text in positions],
+            [
+                PartitionOffset(lease.topic, lease.partition, offset, text)
+                for lease, offset, text in positions
+            ],
             self.consumer.consumer_group_metadata(),
             CALL_S,
         )
-        while True:
-            try:
-                producer.commit_transaction(CALL_S)
-                return
-            except KafkaException as error:
-                # Whether it took place is not known; asked again, the answer is the same as to the first call.
-                if self._hurried.is_set() or not error.args[0].retriable():
-                    raise
-                log.warning("the transaction's commit is asked for again: %s", error.args[0].str())
+        producer.commit(CALL_S, self._gives_up)
 
-    def _produce(self, record: Record, message: dict[str, Any]) -> None:
-        while True:
-            try:
-                self._producer.produce(**message, on_delivery=partial(self._delivered, record))
-                return
-            except BufferError:
-                self._producer.poll(0.1)
-            except KafkaException as error:
-                if error.args[0].code() in _OF_A_BATCH | _OF_A_RECORD:
-                    self._apart.add(record)  # there is no doubt which one it is
-                    self._errors[record] = error.args[0]
-                    raise _OutputsRefusedError from None
-                raise
+    def _gives_up(self, error: KafkaError) -> bool:
+        if not self._hurried.is_set():
+            log.warning("the transaction's commit is asked for again: %s", error.str())
+        return self._hurried.is_set()
+
+    def _produce(self, record: Record, outgoing: OutgoingRecord) -> None:
+        try:
+            self._producer.put(outgoing, partial(self._delivered, record))
+        except KafkaException as error:
+            if error.args[0].code() in _OF_A_BATCH | _OF_A_RECORD:
+                self._apart.add(record)  # there is no doubt which one it is
+                self._errors[record] = error.args[0]
+                raise _OutputsRefusedError from None
+            raise
 
     @called_back
     def _delivered(self, record: Record, error: KafkaError | None, message: Message) -> None:
@@ -274,7 +272,7 @@ class Transactions:
             self._apart -= gone
             self._keep(lambda record, gone=gone: record not in gone)  # type: ignore[misc]
             for record in records:
-                topics = ", ".join(sorted({message["topic"] for message in record._outbox.messages}))
+                topics = ", ".join(sorted({outgoing.topic for outgoing in record._outbox.records}))
                 self.refused(
                     record, OutputError(f"what was sent to {topics} is refused: {found[record].str()}")
                 )
