@@ -19,6 +19,7 @@ import forebay
 from forebay.deadletter import replay as replay_module
 from forebay.deadletter.letter import Letter
 from forebay.deadletter.replay import Unsure
+from forebay.kafka.producer import KafkaProducer
 
 
 @pytest.fixture
@@ -393,7 +394,7 @@ def test_a_compacted_topic_that_never_had_a_killed_replay_has_it_sent(
             real = session._outcomes.intend
             patched.setattr(session._outcomes, "intend", lambda *given: (real(*given), dying()))
         else:
-            patched.setattr(replay_module, "_commit", dying)
+            patched.setattr(KafkaProducer, "commit", dying)
         with pytest.raises(_KilledError):
             session.dead_letters(case.source).replay(to=target)
     case.cluster.produce(target, [GOOD], key=b"other")
