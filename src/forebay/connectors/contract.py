@@ -35,7 +35,7 @@ class ConnectorState(StrEnum):
 
     CREATED = "created"  # made, not connected
     RUNNING = "running"  # open() succeeded
-    FAILED = "failed"  # a verb failed in a way that is not retried
+    FAILED = "failed"  # open() did not succeed; it may be tried again
     STOPPED = "stopped"  # close() was called; there is no way back
 
 
@@ -114,7 +114,7 @@ class Wanted:
 
     whole: bool = False  # with their bytes
     most: Callable[[], int] | None = None  # asked now and then; what is rejected beyond is only counted
-    letters: Letters | None = None  # a reader that can makes so many letters in there, by itself
+    letters: Letters | None = None  # where a reader that can makes letters by itself; others leave it alone
     told: Callable[[], int] | None = None  # so many of them are told of besides; None for all with a letter
 
 
@@ -188,7 +188,6 @@ class ConnectorMetrics:
     """Counters since open(), as far as this process knows them."""
 
     records_total: int = 0
-    bytes_total: int = 0
     errors_total: int = 0
     records_per_sec: float = 0.0
     lag: int | None = None
@@ -220,6 +219,24 @@ class SourceConnector(ABC):
         """The options of a source of this name, with what follows from the name filled in."""
         return dict(given)
 
+    @classmethod
+    def as_table(cls, config: SourceConfig) -> SourceConfig:
+        """The source to be read once as a table, and not as a stream."""
+        return config
+
+    @property
+    def group(self) -> str | None:
+        """The group whose offsets follow what was read; None where there is no such thing."""
+        return None
+
+    def topics(self) -> tuple[str, ...] | None:
+        """The topics that are named, which dead letters can go back to; None where there are no topics at all."""
+        return None
+
+    def summary(self) -> list[tuple[str, str]]:
+        """What a person wants to know of it first, for DESCRIBE: a label and a value each. No secrets."""
+        return []
+
     def for_workers(self) -> dict[str, str]:
         """The options as a worker gets them: nothing in them is looked up on the machine where it runs."""
         return {key: dereference(key, text) for key, text in self.config.options.items()}
@@ -235,15 +252,21 @@ class SourceConnector(ABC):
 
     @abstractmethod
     def open(self) -> None:
-        """Connect and check what can be checked; fail with an error that says what to do."""
+        """Connect and check what can be checked. Blocks within the limits of its options.
+
+        Raises a ForebayError that says what to do; the state is FAILED then, and it may be tried again.
+        """
 
     @abstractmethod
     def close(self) -> None:
-        """Let go of everything. Safe to call twice."""
+        """Let go of everything. Safe to call twice, and after an open() that failed. Never raises."""
 
     @abstractmethod
     def discover_schema(self) -> Discovered | None:
-        """The columns, where the system itself knows them or shows them; None where they must be declared."""
+        """The columns, where the system itself knows them or shows them; None where they must be declared.
+
+        Blocks while it asks. NoColumnsError where it should know them and does not; UnreachableError, AuthError.
+        """
 
     def notes(self) -> tuple[str, ...]:
         """What a look at the records says about the declared columns, for people. Asked for once, at CREATE."""
@@ -264,7 +287,7 @@ class SourceConnector(ABC):
 
     @abstractmethod
     def initial_offsets(self) -> Offsets:
-        """Where a reader without a checkpoint starts."""
+        """Where a reader without a checkpoint starts. Blocks while it asks; UnreachableError, UnknownTopicError."""
 
     def identity(self) -> str:
         """What is read, by whom and from where on: sources that agree in it have the same beginning."""
@@ -289,12 +312,13 @@ class SourceConnector(ABC):
     ) -> Offsets:
         """How far to read now from `start`: at most `max_records`, never past `until`; `start` if nothing.
 
-        A system that is away for the moment has nothing to read; it is not an error.
+        Blocks for `poll.timeout.ms` at most while there is nothing. A system that is away for the moment has nothing to
+        read; it is not an error. OffsetOutOfRangeError, TopicRecreatedError where what comes next is gone.
         """
 
     @abstractmethod
     def known_end(self) -> Offsets | None:
-        """Where the source ended when `latest_offsets` last looked."""
+        """Where the source ended when `latest_offsets` last looked. Does not ask again."""
 
     @abstractmethod
     def end_offsets(self) -> Offsets:
@@ -325,11 +349,18 @@ class SourceConnector(ABC):
 
     @abstractmethod
     def read_batch(self, split: Split) -> Iterator[SourceBatch]:
-        """Read one split, in order. Runs in a worker process, on an instance that was never opened."""
+        """Read one split, in order. Runs in a worker process, on an instance that was never opened.
+
+        Blocks until the system has answered. ReadStalledError, AuthError, OffsetOutOfRangeError; a record that does not
+        decode is no error here: it is among the batch's `rejected`.
+        """
 
     @abstractmethod
     def commit_offsets(self, checkpoint: SourceCheckpoint) -> None:
-        """Tell the system how far the checkpoint has got. Called after the checkpoint, never before."""
+        """Tell the system how far the checkpoint has got. Called after the checkpoint, never before.
+
+        Blocks until it is confirmed. CommitError if it is not; the same or a later one is then committed again.
+        """
 
     @abstractmethod
     def current_offsets(self) -> SourceCheckpoint | None:
@@ -337,11 +368,11 @@ class SourceConnector(ABC):
 
     @abstractmethod
     def lag(self) -> list[PartitionLag]:
-        """How far the committed position is behind, a partition a row."""
+        """How far the committed position is behind, a partition a row. Blocks while it asks; UnreachableError, AuthError."""
 
     @abstractmethod
     def health_check(self) -> HealthStatus:
-        """Ask the system whether it is there. Never raises."""
+        """Ask the system whether it is there. Blocks while it asks. Never raises."""
 
     @abstractmethod
     def metrics(self) -> ConnectorMetrics:

@@ -115,6 +115,31 @@ class KafkaSource(SourceConnector):
     def with_defaults(cls, name: str, given: Mapping[str, str]) -> dict[str, str]:
         return {"group.id": f"forebay-{name}"} | dict(given)
 
+    @classmethod
+    def as_table(cls, config: SourceConfig) -> SourceConfig:
+        """From its beginning, wherever a group stands, and with the columns that it has: a table gains none."""
+        options = {"startup.mode": "earliest", **config.options}
+        if options.get("schema.evolution") == "evolve":
+            options["schema.evolution"] = "ignore"
+        return replace(config, options=options)
+
+    @property
+    def group(self) -> str | None:
+        found: str = self.options["group.id"]
+        return found
+
+    def topics(self) -> tuple[str, ...] | None:
+        return (self.options["topic"],) if self.options["topic"] else tuple(self.options["topics"] or ())
+
+    def summary(self) -> list[tuple[str, str]]:
+        known = {"Topic": "topic", "Topics": "topics", "Topic pattern": "topic.pattern", "Group ID": "group.id",
+                 "Format": "format"}  # fmt: skip
+        found = {label: self.options[key] for label, key in known.items() if self.options[key] is not None}
+        return [
+            (label, ", ".join(value) if isinstance(value, tuple) else str(value))
+            for label, value in found.items()
+        ]
+
     def for_workers(self) -> dict[str, str]:
         options = super().for_workers()
         for prefix, form in (("", "format"), ("key.", "key.format")):
@@ -132,6 +157,7 @@ class KafkaSource(SourceConnector):
         """Check settings, decoder and topics; an unreachable broker is waited for, within a limit."""
         if self._state is ConnectorState.STOPPED:
             raise ConnectorStateError(f"source '{self.config.name}' is closed")
+        self._state = ConnectorState.FAILED  # until all of it has succeeded
         check_settings(self.options)
         from forebay.kafka.rows import RowDecoder
 

@@ -85,9 +85,8 @@ class Describer:
         found = []
         for name in self._sources.names():
             connector = self._sources.connector(name)
-            group = connector.options.get("group.id")
             found += [
-                SourceLag(name, group, row.topic, row.partition, row.committed, row.end, row.lag)
+                SourceLag(name, connector.group, row.topic, row.partition, row.committed, row.end, row.lag)
                 for row in connector.lag()
             ]
         return found
@@ -123,13 +122,8 @@ class Describer:
             )
             for field in connector.full_schema()
         ]
-        options = connector.options
-        notes = [f"Connector: {statement.connector}"]
-        for label, key in (("Topic", "topic"), ("Topics", "topics"), ("Topic pattern", "topic.pattern"),
-                           ("Group ID", "group.id"), ("Format", "format")):  # fmt: skip
-            if options.get(key) is not None:
-                value = options[key]
-                notes.append(f"{label}: {', '.join(value) if isinstance(value, tuple) else value}")
+        notes = [f"Connector: {statement.connector} ({connector.info().description})"]
+        notes += [f"{label}: {value}" for label, value in connector.summary()]
         notes.append(f"On error: {_policy(self._sources.policy(name))}")
         if extended:
             notes += self._extended(name)

@@ -79,7 +79,7 @@ class Home:
         if self._sources.facts(source).connector != "kafka":
             connector = self._sources.connector(source)
             try:
-                found, group = connector.lag(), connector.options.get("group.id")
+                found, group = connector.lag(), connector.group
             finally:
                 connector.close()
         else:

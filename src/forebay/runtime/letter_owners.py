@@ -48,8 +48,7 @@ class SourceOwner:
         self._connector()
 
     def topics(self) -> tuple[str, ...]:
-        options = self._connector().options
-        return (options["topic"],) if options.get("topic") else tuple(options.get("topics") or ())
+        return self._connector().topics() or ()
 
     def explain(self, entry: Entry, flags: str | None = None) -> Explanation:
         from forebay.deadletter.explain import explain
@@ -98,10 +97,8 @@ class SourceOwner:
         return KafkaDestination(self.name, self.place.topic, self.options, self.place.brokers)
 
     def _connector(self) -> SourceConnector:
-        from forebay.kafka.connector import KafkaSource
-
         connector = self._sources.peek(self.name)
-        if not isinstance(connector, KafkaSource):
+        if connector.topics() is None:
             raise UnsupportedSqlError(
                 f"source '{self.name}' is a {connector.config.connector} source: it has no topic to go back to"
             )

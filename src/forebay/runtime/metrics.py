@@ -86,7 +86,7 @@ def _health(sources: Mapping[str, SourceConnector], found: Mapping[str, HealthSt
     for name, connector in sources.items():
         if name not in found:
             continue  # it was not asked yet
-        health, group = found[name], connector.options.get("group.id")
+        health, group = found[name], connector.group
         healthy.add_metric([name], health.healthy)
         if "brokers" in health.details:
             brokers.add_metric([name], int(health.details["brokers"]))

@@ -306,7 +306,7 @@ class Sources(KnownSources):
         return self
 
     def drop(self, name: str) -> None:
-        if "group.id" not in self.peek(name).options:
+        if self.peek(name).group is None:
             self._catalog.forget_beginning(name)  # else the group's offsets would be taken for it
         self._catalog.drop(name)
         self._forget(name)

@@ -116,17 +116,7 @@ class ForebaySource(DataSource):
 
     def reader(self, schema: StructType) -> ForebayBatchReader:
         config = self._for_workers(schema)
-        if config.options.get("schema.evolution") == "evolve":
-            # A table has the columns that it has; a stream is what goes on with more of them.
-            config = replace(config, options={**config.options, "schema.evolution": "ignore"})
-        if (
-            "startup.mode" in default_registry().get(config.connector).table
-            and "startup.mode" not in config.options
-        ):
-            # A table is read from its beginning; where the group stands is a stream's concern.
-            config = SourceConfig(
-                config.name, config.connector, {**config.options, "startup.mode": "earliest"}, config.schema
-            )
+        config = default_registry().get(config.connector).as_table(config)
         return ForebayBatchReader(config, dict(self.options), schema)
 
 
