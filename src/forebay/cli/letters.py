@@ -47,7 +47,9 @@ def draw_list(entries: Sequence[Entry], several: bool, console: Console) -> None
 def draw(found: Explanation, console: Console) -> None:
     """All about one letter."""
     letter, outcome = found.entry.letter, found.entry.outcome
-    console.print(Text.assemble((letter.kind, "bold red"), f": {letter.message}"), soft_wrap=True)
+    console.print(
+        Text.assemble((letter.kind, "bold red"), f": {letter.message}"), soft_wrap=not console.is_terminal
+    )
     grid = Table.grid(padding=(0, 2))
     grid.add_column(style="bold")
     grid.add_column(overflow="fold")
@@ -61,7 +63,9 @@ def draw(found: Explanation, console: Console) -> None:
     console.print(grid)
     console.print()
     _draw_bytes(found, console)
-    console.print(Text.assemble(("remedy", "bold green"), f"  {found.remedy}"), soft_wrap=True)
+    console.print(
+        Text.assemble(("remedy", "bold green"), f"  {found.remedy}"), soft_wrap=not console.is_terminal
+    )
 
 
 def _facts(found: Explanation) -> Iterable[tuple[str, str]]:

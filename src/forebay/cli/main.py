@@ -114,6 +114,18 @@ app = typer.Typer(
 )
 
 
+class _Log(logging.StreamHandler[Any]):
+    """To stderr as it is at that moment. While a line changes in the terminal, that writes above it, not into it."""
+
+    @property
+    def stream(self) -> Any:
+        return sys.stderr
+
+    @stream.setter
+    def stream(self, stream: Any) -> None:
+        """StreamHandler sets what it begins with."""
+
+
 def _version(asked: bool) -> None:
     if asked:
         print(f"forebay {__version__}")
@@ -128,7 +140,7 @@ def options(
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="say more about what happens")] = False,
 ) -> None:
     logging.basicConfig(
-        level=logging.INFO if verbose else logging.WARNING, format="forebay: %(message)s", stream=sys.stderr
+        level=logging.INFO if verbose else logging.WARNING, format="forebay: %(message)s", handlers=[_Log()]
     )
     logging.getLogger("py4j").setLevel(logging.ERROR)
 

@@ -282,14 +282,26 @@ def _watch_plain(line: Callable[[], Text], done: Callable[[], bool]) -> None:
 
 def _line(queries: Sequence[QueryStatus]) -> Text:
     """A line a view: what it has, how fast, how far behind, how long a batch takes."""
+    rows = [
+        (
+            query.view,
+            query.state,
+            f"{query.records:,} records",
+            f"{query.records_per_second:,.0f}/s",
+            f"lag {'–' if query.lag is None else f'{query.lag:,}'}",
+            f"batch {query.batch_ms:,} ms",
+        )
+        for query in queries
+    ]
+    # As narrow as what there is to show, so that a view has one line in a terminal of 80 columns.
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     text = Text()
-    for query in queries:
+    for query, row in zip(queries, rows, strict=True):
+        name, state, *figures = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
         text.append("\n" if text else "")
-        text.append(f"{query.view:<16}", "bold")
-        text.append(f" {query.state:<9}", "green" if query.state == "running" else "yellow")
-        text.append(f" {query.records:>12,} records  {query.records_per_second:>10,.0f}/s")
-        lag = "–" if query.lag is None else f"{query.lag:,}"
-        text.append(f"  lag {lag:>9}  batch {query.batch_ms:>6,} ms")
+        text.append(name, "bold")
+        text.append(f"  {state}", "green" if query.state == "running" else "yellow")
+        text.append("".join(f"  {figure}" for figure in figures))
         if query.rejected:
             text.append(f"  {query.rejected:,} rejected", "red")
         if query.message:

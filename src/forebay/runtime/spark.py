@@ -23,6 +23,7 @@ from pyspark.sql import SparkSession
 from forebay import source
 from forebay.jvm.classes import ClassArchive
 from forebay.jvm.java import find_java
+from forebay.runtime.gateway import launch
 from forebay.source.datasource import ForebaySource
 
 log = logging.getLogger("forebay.spark")
@@ -121,9 +122,11 @@ def start(master: str, conf: Mapping[str, str], warehouse: Path) -> SparkSession
     else:
         settings.pop("spark.driver.host")
         settings.pop("spark.driver.bindAddress")
-    for key, value in {**settings, **conf}.items():
+    settings |= conf
+    for key, value in settings.items():
         builder = builder.config(key, value)
     with _python_path(Path(source.__file__).with_name("start")), _own_interrupts():
+        launch({"spark.master": _with_retries(master), **settings})
         spark = builder.getOrCreate()
     # A query's failure reaches the user as one of our errors; Spark's own log says it again, in Scala, and
     # PySpark's and py4j's once more each, with the whole plan in one line of JSON and with a traceback.
@@ -161,7 +164,7 @@ def _own_interrupts() -> Iterator[None]:
 
 
 def register(spark: SparkSession) -> None:
-    """Make `readStream.format("forebay")` known.
+    """Make `format("forebay")` known to a SparkSession of your own, for `read` and `readStream`.
 
     All queries of a session share one Java map, the environment of the data source's workers. Each query
     that starts puts four entries into it, while another may be writing the map into its tasks: a new entry
