@@ -27,7 +27,7 @@ for name in ("SPARK_SUBMIT_OPTS", "KAFKA_OPTS"):
 # killed leaves none.
 LONGEST = (
     "test_cli_run", "test_cli_run_script", "test_many_views", "test_beginnings", "test_shell_errors", "test_cli_topics",
-    "test_devstack", "test_pool_trouble", "test_sigkill", "test_dead_letters", "test_schema_evolution",
+    "test_documentation", "test_tutorial", "test_devstack", "test_pool_trouble", "test_sigkill", "test_dead_letters", "test_schema_evolution",
     "test_session_flow", "test_views_changelog", "test_letters", "test_worker_memory", "test_session_metrics",
     "test_views_kinds", "test_dlq_replay", "test_views_partial", "test_session_trouble", "test_evolution_sigkill",
     "test_blackboard_agents", "test_answers_equal_spark", "test_pool_transactions", "test_kafka_outages", "test_cli_dlq",

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from forebay.pool import Pool, Record
     from forebay.runtime.results import Result
     from forebay.runtime.session import Session, connect
+    from forebay.runtime.spark import register
     from forebay.runtime.status import QueryStatus, SourceLag, SourceStatus
     from forebay.views.changes import Subscription
 
@@ -37,6 +38,7 @@ __all__ = [
     "Subscription",
     "connect",
     "errors",
+    "register",
 ]
 
 # Loaded when first asked for: every Python worker of Spark imports this package, and needs none of it.
@@ -56,6 +58,7 @@ _HOMES = {
     "SourceStatus": "forebay.runtime.status",
     "Subscription": "forebay.views.changes",
     "connect": "forebay.runtime.session",
+    "register": "forebay.runtime.spark",
 }
 
 

@@ -15,6 +15,7 @@ from pyspark.sql.types import StructType
 from sessions import events
 from support import Cluster
 
+import forebay
 from forebay.kafka.offsets import SMALL_BATCH
 from forebay.source.datasource import ForebaySource
 
@@ -32,7 +33,7 @@ def spark() -> Iterator[SparkSession]:
         .config("spark.driver.host", "127.0.0.1")
         .getOrCreate()
     )
-    session.dataSource.register(ForebaySource)
+    forebay.register(session)
     yield session
     session.stop()
 

@@ -53,10 +53,11 @@ def test_what_init_writes_runs_as_its_readme_says_and_its_test_passes(shell: Any
     said = shell("forebay init shop", empty).stderr
     folder = empty / "shop"
     assert sorted(path.name for path in folder.iterdir()) == sorted(FILES.values())
-    first, second = said.partition("next:\n")[2].splitlines()
+    first, *others = said.partition("next:\n")[2].splitlines()
     assert first.strip() == "cd shop && forebay dev up --no-registry"
     done = {line: shell(line, folder) for line in commands((folder / "README.md").read_text())}
-    assert {each.split(" && ")[-1] for each in (first, second)} <= set(done)
+    typed = {each.strip().split(" && ")[-1] for each in (first, *others)}
+    assert typed <= {line.removesuffix(" --if-not-exists") for line in done}
     ran = done["forebay run pipeline.sql --until-caught-up"]
     assert "NL" in ran.stdout
     assert "1 rejected" in ran.stderr

@@ -26,6 +26,7 @@ EXPECTED = [
     "Subscription",
     "connect",
     "errors",
+    "register",
 ]
 
 

@@ -20,6 +20,8 @@ from forebay.blackboard import (
     LagMonitor,
     replay,
 )
+from forebay.cli.brokers import BrokersOption
+from forebay.cli.brokers import brokers as usual_brokers
 from forebay.cli.output import OUTPUT_OPTION, Output, show_items, show_rows, words
 from forebay.errors import UnknownObjectError
 from forebay.patience import PATIENCE_S
@@ -34,10 +36,7 @@ board_app = typer.Typer(
     "  forebay board replay pricing --since 2026-01-15T10:00 --dry-run",
 )
 
-Brokers = Annotated[
-    str | None,
-    typer.Option("--brokers", envvar="KAFKA_BOOTSTRAP_SERVERS", help="host:port, separated by commas"),
-]
+Brokers = BrokersOption
 Prefix = Annotated[str, typer.Option("--prefix", help="what the names of the blackboard's topics begin with")]
 Types = Annotated[list[str] | None, typer.Option("--type", help="of this type; may be given several times")]
 Correlation = Annotated[str | None, typer.Option("--correlation-id", help="of this correlation")]
@@ -165,7 +164,7 @@ def lag(
 ) -> None:
     """How many artifacts the agents are behind, partition by partition."""
     store = KafkaBlackboardStore(
-        brokers, topic_prefix=prefix, create_topics=False, connect_timeout_ms=PATIENCE_MS
+        usual_brokers(brokers), topic_prefix=prefix, create_topics=False, connect_timeout_ms=PATIENCE_MS
     )
     monitor = LagMonitor(store.options, store.topics.artifacts, group or f"{prefix}orchestrator")
     try:
@@ -182,7 +181,7 @@ def _utc(moment: datetime | None) -> datetime | None:
 def _with(brokers: str | None, prefix: str, work: Callable[[Any], Awaitable[None]]) -> None:
     async def run() -> None:
         async with KafkaBlackboardStore(
-            brokers, topic_prefix=prefix, create_topics=False, connect_timeout_ms=PATIENCE_MS
+            usual_brokers(brokers), topic_prefix=prefix, create_topics=False, connect_timeout_ms=PATIENCE_MS
         ) as store:
             await work(store)
 

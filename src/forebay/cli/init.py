@@ -41,16 +41,17 @@ def init(
         (folder / name).write_bytes((template / source).read_bytes())
     made = [name for name in FILES.values() if name not in there]
     if made:
-        _say(f"made in {folder.resolve()}: {', '.join(made)}")
+        _say(f"made in {folder.resolve()}:")
+        for name in made:
+            _say(f"  {name}")
     if there:
         _say(f"overwritten: {', '.join(there)}")
     enter = "" if folder.resolve() == Path.cwd() else f"cd {_quoted(folder)} && "
     _say("next:")
     _say(f"  {enter}forebay dev up --no-registry")
-    _say(
-        "  forebay topic create orders && forebay produce orders orders.jsonl && "
-        "forebay run pipeline.sql --until-caught-up"
-    )
+    _say("  forebay topic create orders")
+    _say("  forebay produce orders orders.jsonl")
+    _say("  forebay run pipeline.sql --until-caught-up")
 
 
 def _quoted(folder: Path) -> str:

@@ -47,7 +47,9 @@ def draw_list(entries: Sequence[Entry], several: bool, console: Console) -> None
 def draw(found: Explanation, console: Console) -> None:
     """All about one letter."""
     letter, outcome = found.entry.letter, found.entry.outcome
-    console.print(Text.assemble((letter.kind, "bold red"), f": {letter.message}"), soft_wrap=True)
+    console.print(
+        Text.assemble((letter.kind, "bold red"), f": {letter.message}"), soft_wrap=not console.is_terminal
+    )
     grid = Table.grid(padding=(0, 2))
     grid.add_column(style="bold")
     grid.add_column(overflow="fold")
@@ -65,7 +67,9 @@ def draw(found: Explanation, console: Console) -> None:
         console.print("the handler's traceback:", highlight=False)
         console.print(Text(letter.stacktrace.rstrip(), "dim"), soft_wrap=True)
         console.print()
-    console.print(Text.assemble(("remedy", "bold green"), f"  {found.remedy}"), soft_wrap=True)
+    console.print(
+        Text.assemble(("remedy", "bold green"), f"  {found.remedy}"), soft_wrap=not console.is_terminal
+    )
 
 
 def _facts(found: Explanation) -> Iterable[tuple[str, str]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib
+import os
 import sys
 import time
 from collections.abc import Callable
@@ -16,6 +17,8 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from forebay.cli.brokers import BrokersOption
+from forebay.cli.brokers import brokers as usual_brokers
 from forebay.cli.live import Cell, fitted
 from forebay.cli.output import words
 from forebay.errors import OptionValueError, PoolStateError, StatementError, WaitTimeoutError
@@ -45,9 +48,7 @@ def run(
         list[str] | None, typer.Option("--topic", "-t", help="a topic to read; may be repeated")
     ] = None,
     group: Annotated[str | None, typer.Option("--group", "-g", help="the consumer group")] = None,
-    brokers: Annotated[
-        str | None, typer.Option("--brokers", "-b", help="host:port, …; KAFKA_BOOTSTRAP_SERVERS unless given")
-    ] = None,
+    brokers: BrokersOption = None,
     workers: Annotated[int | None, typer.Option(help="the most handlers at work at a time (100)")] = None,
     order: Annotated[str | None, typer.Option(help="unordered, key or partition (unordered)")] = None,
     config: Annotated[str | None, typer.Option(help="a TOML file of options, in a table [pool]")] = None,
@@ -72,6 +73,8 @@ def run(
     from forebay.pool.loop import run as run_loop
 
     found = _load(handler)
+    if brokers is None and config is None and not os.environ.get("FOREBAY_POOL_BOOTSTRAP_SERVERS"):
+        brokers = usual_brokers(None)
     if isinstance(found, Pool):
         made, function = found, None
     else:

@@ -70,6 +70,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("forebay.kafka")
 
+# A broker that has just started does not know its groups yet: the first tries fail, and nobody has to hear of that.
+WORTH_A_WORD_S = 0.4
+
 COORDINATOR_S = 10.0  # how long a commit waits for a group's coordinator
 METADATA_AGE_S = 1.0  # how long a list of topics and partitions is good: new ones show within it
 # How long to wait before looking again: the longer there was nothing, the longer, as long as that adds little to it.
@@ -590,4 +593,5 @@ def _as_rejected(lost: Range) -> RejectedRecord:
 
 def _say_unreachable(error: ForebayError, wait_s: float) -> None:
     if not patience.somebody():
-        log.warning("%s; trying again in %.1f s", error.message, wait_s)
+        level = logging.INFO if wait_s < WORTH_A_WORD_S else logging.WARNING
+        log.log(level, "%s; trying again in %.1f s", error.message, wait_s)

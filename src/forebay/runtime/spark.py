@@ -183,7 +183,7 @@ def _own_interrupts() -> Iterator[None]:
 
 
 def register(spark: SparkSession) -> None:
-    """Make `readStream.format("forebay")` known.
+    """Make `format("forebay")` known to a SparkSession of your own, for `read` and `readStream`.
 
     All queries of a session share one Java map, the environment of the data source's workers. Each query
     that starts puts four entries into it, while another may be writing the map into its tasks: a new entry
