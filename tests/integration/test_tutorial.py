@@ -21,8 +21,14 @@ CHOSEN = ("KAFKA_BOOTSTRAP_SERVERS", "SCHEMA_REGISTRY_URL", "FOREBAY_HOME", "FOR
 
 
 @pytest.fixture
-def shell(tmp_path: Path) -> Iterator[TypedShell]:
-    # As short as a home folder's: the log's path is one that `dev up` shows.
+def folder() -> Iterator[Path]:
+    """With a path as short as a person's: commands show it, and pytest's own are wider than a terminal."""
+    with tempfile.TemporaryDirectory(prefix="fb") as made:
+        yield Path(made)
+
+
+@pytest.fixture
+def shell(folder: Path) -> Iterator[TypedShell]:
     with tempfile.TemporaryDirectory(prefix="fb") as state:
         environment = {key: text for key, text in os.environ.items() if key not in CHOSEN} | {
             "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
@@ -30,7 +36,7 @@ def shell(tmp_path: Path) -> Iterator[TypedShell]:
             "FOREBAY_MASTER": "local[2]",
         }
         try:
-            with typed_shell(tmp_path, environment) as opened:
+            with typed_shell(folder, environment) as opened:
                 yield opened
         finally:
             down = [sys.executable, "-m", "forebay", "dev", "down", "--wipe"]
@@ -49,7 +55,7 @@ def typed(shell: TypedShell, block: Block) -> str:
 
 @pytest.mark.timeout(900)
 def test_the_tutorial_shows_in_80_columns_what_it_says_and_so_it_does_again(
-    shell: TypedShell, tmp_path: Path
+    shell: TypedShell, folder: Path
 ) -> None:
     assert all(block.runs and block.language == "bash" for block in BLOCKS)
     try:
@@ -57,7 +63,7 @@ def test_the_tutorial_shows_in_80_columns_what_it_says_and_so_it_does_again(
             for block in BLOCKS:
                 output = typed(shell, block)
                 assert shows(block.expected or "", output), f"{block.place} shows\n{output}"
-            assert list(tmp_path.iterdir()) == []
+            assert list(folder.iterdir()) == []
     finally:
         if kept := os.environ.get("FOREBAY_TRANSCRIPT"):
             Path(kept).write_text(shell.transcript)
