@@ -19,36 +19,57 @@ from collections.abc import Iterable
 from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Unpack
 from uuid import UUID
 
 from forebay.blackboard import telemetry
 from forebay.blackboard.artifact import Codec, Document, PlainCodec, encode, iso
 from forebay.blackboard.feed import Feed
 from forebay.blackboard.index import Index
+from forebay.blackboard.keywords import BlackboardKeywords
 from forebay.blackboard.lag import Throttle
 from forebay.blackboard.marks import Marks
 from forebay.blackboard.metrics import BoardCollector
-from forebay.blackboard.options import bind, node_name
+from forebay.blackboard.options import BLACKBOARD, bind, node_name
 from forebay.blackboard.queries import Queries
 from forebay.blackboard.records import AGENT, CONSUMPTION, cloud_event, consumption_key, partition_key
 from forebay.blackboard.stats import BoardStats, Refusals
 from forebay.blackboard.topics import Topics, ensure_retry_topics, ensure_topics
 from forebay.blackboard.writer import HEADROOM, Outgoing, Placed, TransactionalWriter, Writer, most_bytes
 from forebay.errors import ArtifactError, StoreClosedError
+from forebay.keywords import shown
 
 Consistency = Literal["own", "latest", "local"]
 
 
 class KafkaBlackboardStore:
-    """A blackboard on Kafka. Options by keyword; see docs/options.md for all of them.
+    """A blackboard on Kafka: artifacts that agents publish, find, consume once and replay.
+
+        async with forebay.KafkaBlackboardStore("localhost:9092") as store:
+            await store.publish(Artifact(type="Order", payload={"n": 1}, produced_by="shop"))
+            await store.query_artifacts(FilterConfig(type_names={"Order"}))
 
     `list()` and `list_by_type()` are views of the newest `index_window` artifacts, and no more: a log has no
     end. `get()` knows the newest version of every artifact, and `query_artifacts()` searches all of them.
+
+    Making a store connects to nothing and does not block. An option that is unknown or wrong raises an `OptionError`
+    here. The first use connects, makes the topics and reads the index: an `UnreachableError` where no broker answers
+    within `connect_timeout_ms`. A read waits for what `consistency` says, up to `read_timeout_ms`, and then raises an
+    `IndexBehindError`. A closed store raises a `StoreClosedError`. docs/blackboard.md says more.
     """
 
+    @shown(
+        BLACKBOARD,
+        bootstrap_servers="Kafka broker addresses, host:port, separated by commas; default 'localhost:9092'; "
+        "from KAFKA_BOOTSTRAP_SERVERS if not given",
+        codec="how a program's own artifacts become documents and back; `Artifact` needs none",
+    )
     def __init__(
-        self, bootstrap_servers: str | None = None, *, codec: Codec | None = None, **options: Any
+        self,
+        bootstrap_servers: str | None = None,
+        *,
+        codec: Codec | None = None,
+        **options: Unpack[BlackboardKeywords],
     ) -> None:
         self.options = bind({"bootstrap.servers": bootstrap_servers, **options})
         self.topics = Topics.of(self.options)

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from pathlib import Path
 from time import monotonic
-from typing import Any
+from typing import Any, Unpack
 
 from confluent_kafka import Consumer
 
@@ -31,6 +31,7 @@ from forebay.errors import (
 )
 from forebay.kafka.admin import Cluster
 from forebay.kafka.settings import CLIENT_LOG, consumer_settings
+from forebay.keywords import shown
 from forebay.pool.adaptive import Adaptive
 from forebay.pool.batches import BatchCrew
 from forebay.pool.commits import Commits
@@ -41,10 +42,11 @@ from forebay.pool.failures import FailurePolicy, Verdict, verdicts
 from forebay.pool.feed import Feed, as_error
 from forebay.pool.handlers import Adapted, Handler
 from forebay.pool.heavy import heavy
+from forebay.pool.keywords import PoolKeywords
 from forebay.pool.letters import Letters
 from forebay.pool.loop import run as run_loop
 from forebay.pool.metrics import PoolCollector
-from forebay.pool.options import bind
+from forebay.pool.options import POOL, bind
 from forebay.pool.record import Record
 from forebay.pool.stats import PoolStats, stats_of
 from forebay.pool.tracing import traced
@@ -83,22 +85,36 @@ class State(StrEnum):
 
 
 class Pool:
-    """Handles records of Kafka topics, many at a time.
+    """Handles records of Kafka topics, many at a time, and commits no offset before its record is done.
 
-    pool = forebay.Pool(bootstrap_servers="localhost:9092", topics=["orders"], group_id="billing", workers=100)
-    await pool.run(handler)          # an async function, or a plain one, which is run in threads
-    pool.serve(handler)              # the same, for a program that is nothing but this
+        pool = forebay.Pool(bootstrap_servers="localhost:9092", topics=["orders"], group_id="billing", workers=100)
 
-    A keyword is an option with underscores for dots (docs/pool.md); `config` names a TOML file of them. `errors` says
-    what is done at an exception: `errors={TimeoutError: "retry", ValueError: "dead_letter"}`.
+        async def handle(record: forebay.Record) -> None:
+            await charge(record.value)
+
+        await pool.run(handle)  # or, in a program that does nothing else: pool.serve(handle)
+
+    A handler is an async function, or a plain one, which runs in threads (or `processes`). A record is done when its
+    handler returns. One that raises is tried again, becomes a dead letter, is skipped, or halts the pool: `on_error`,
+    `max_attempts`, `dead_letter_topic` and `errors` decide. A crash repeats records that are not committed; it loses none.
+
+    Making a pool connects to nothing and does not block. An option that is unknown, missing or wrong raises an
+    `OptionError` here. `run()`, `serve()` and `start()` raise an `UnreachableError` where no broker answers within
+    `connect_timeout_ms`, an `UnknownTopicError` where a topic is missing, and a `PoolHaltedError` where too many
+    records fail. docs/pool.md says more.
     """
 
+    @shown(
+        POOL,
+        config="a TOML file with options, in a table [pool] or at the top; keywords win over it",
+        errors='what is done at an exception, by its class: {TimeoutError: "retry", ValueError: "dead_letter"}',
+    )
     def __init__(
         self,
         *,
         config: str | Path | None = None,
         errors: Mapping[type[BaseException], str] | None = None,
-        **settings: Any,
+        **settings: Unpack[PoolKeywords],
     ) -> None:
         self.options = bind(settings, config)
         self.name: str = self.options["name"] or self.options["group.id"]
