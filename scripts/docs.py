@@ -12,7 +12,7 @@ from collections.abc import Collection
 
 from scripts.rooms import ROOT, design
 
-from forebay.blackboard.options import BLACKBOARD
+from forebay.blackboard.options import BLACKBOARD, OWN
 from forebay.connectors.datagen import DATAGEN
 from forebay.deadletter.policy import DEAD_LETTER, OTHERS
 from forebay.errors import all_errors
@@ -161,6 +161,9 @@ PAGES = {
     "src/forebay/pool/keywords.py": lambda: keywords_module(POOL, "PoolKeywords", "forebay.Pool"),
     "src/forebay/blackboard/keywords.py": lambda: keywords_module(
         BLACKBOARD, "BlackboardKeywords", "forebay.KafkaBlackboardStore", ["bootstrap_servers"]
+    ),
+    "src/forebay/blackboard/agent_keywords.py": lambda: keywords_module(
+        POOL, "AgentKeywords", "forebay.blackboard.Orchestrator", [*OWN, "group_id", "workers", "order"]
     ),
     "DESIGN.md": lambda: design((ROOT / "DESIGN.md").read_text()),
 }

@@ -17,7 +17,7 @@ SOURCES = ROOT / "src" / "forebay"
 # Modules that stand by themselves beside the rooms; any room may use them.
 BASE = (
     "masking", "errors", "options", "keywords", "column_types", "condition", "partial", "patience", "backoff", "pace",
-    "files", "cache", "sqlite", "threads",
+    "files", "cache", "sqlite", "threads", "tables",
 )  # fmt: skip
 
 # A room imports only from rooms before it.

@@ -70,17 +70,17 @@ def parameters(table: OptionTable, without: Collection[str] = ()) -> Iterator[tu
         yield CLIENT, f"{CLIENT_TYPE} | None", CLIENT_HELP, None
 
 
-def shown(table: OptionTable, **own: str) -> Callable[[F], F]:
+def shown(table: OptionTable, without: Collection[str] = (), **own: str) -> Callable[[F], F]:
     """Decorates an `__init__` that takes a table's options as `**keywords`.
 
-    Its signature then names each of them, and its docstring has a line for each. `own` are lines for parameters that
-    the function spells out itself.
+    Its signature then names each of them, and its docstring has a line for each, but for those that it is `without`.
+    `own` are lines for parameters that the function spells out itself.
     """
 
     def decorate(function: F) -> F:
         signature = inspect.signature(function)
         spelled = [each for each in signature.parameters.values() if each.kind is not each.VAR_KEYWORD]
-        added = list(parameters(table, [each.name for each in spelled]))
+        added = list(parameters(table, [*without, *(each.name for each in spelled)]))
         more = [
             inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=value, annotation=written)
             for name, written, _, value in added

@@ -14,8 +14,9 @@ from scripts.docs import PAGES, ROOT
 
 import forebay
 from forebay import errors
+from forebay.blackboard.agent_keywords import AgentKeywords
 from forebay.blackboard.keywords import BlackboardKeywords
-from forebay.blackboard.options import BLACKBOARD
+from forebay.blackboard.options import BLACKBOARD, OWN
 from forebay.keywords import annotation, default, keyword, parameters, texts
 from forebay.options import OptionTable
 from forebay.pool.keywords import PoolKeywords
@@ -64,6 +65,13 @@ def test_help_has_a_line_for_each_keyword_with_its_default(
             assert f"default {default(option)!r}" in lines
     for name in inspect.signature(cls).parameters:
         assert f"\n{name}" in lines, name
+
+
+def test_an_orchestrator_takes_what_a_pool_takes_but_for_what_it_sets_itself() -> None:
+    pool, own = set(PoolKeywords.__annotations__), {*OWN}
+    shown = set(inspect.signature(forebay.Orchestrator).parameters)
+    assert set(AgentKeywords.__annotations__) == pool - own - {"group_id", "workers", "order"}
+    assert shown == (pool - own) | {"store", "retry"}
 
 
 @pytest.mark.parametrize("page", [name for name in PAGES if name.endswith("keywords.py")])
@@ -116,7 +124,7 @@ async def main() -> None:
     await pool.run(handle)
     lag: int | None = pool.stats().lag
     store = KafkaBlackboardStore("localhost:9092", transactions=True, topic_prefix="team.", index_path=None)
-    agents: Orchestrator = Orchestrator(store)
+    agents: Orchestrator = Orchestrator(store, workers=5, heavy_lag=100)
     artifact: Artifact = forebay.Artifact("Order", {"n": 1}, "shop")
     await store.publish(artifact)
 
@@ -137,6 +145,7 @@ forebay.KafkaBlackboardStore(transactions="yes")
 forebay.KafkaBlackboardStore("a:9092", consistency="mine")
 forebay.connect(hom="x")
 forebay.DevStack(broker_port="9092")
+forebay.Orchestrator(forebay.KafkaBlackboardStore(), max_attempts=3)
 """
 
 

@@ -142,6 +142,18 @@ BLACKBOARD = OptionTable(
 )
 
 
+# Options of a pool that an orchestrator sets itself.
+OWN = (
+    "bootstrap_servers",
+    "topic",
+    "topics",
+    "topic_pattern",
+    "isolation_level",
+    "max_attempts",
+    "max_errors",
+)
+
+
 def bind(given: Mapping[str, Any]) -> Options:
     """From keywords, `topic_by_id=…` or `**{"topic.by_id": …}`; what is None was not given."""
     return BLACKBOARD.bind({**from_environment(os.environ), **texts(BLACKBOARD, given)})

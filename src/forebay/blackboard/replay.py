@@ -24,19 +24,23 @@ from forebay.errors import ArtifactError, ReadStalledError
 from forebay.kafka.admin import Cluster
 from forebay.kafka.settings import CLIENT_LOG, connection_settings, translate
 from forebay.options import Options
+from forebay.tables import counted
 
 CHUNK = 500
 STALLED_S = 30.0
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class BoardReplay:
-    """What was, or would be, handed over."""
+    """What `replay()` has handed to an agent, or would hand over: `count` artifacts of the `read` ones."""
 
     id: str
     agent: str
     count: int
     read: int
+
+    def __repr__(self) -> str:
+        return f"<replay {self.id[:8]} for agent {self.agent}: {counted(self.count, 'artifact')} of {self.read:,} read>"
 
 
 async def replay(
@@ -49,7 +53,12 @@ async def replay(
     types: Collection[str] = (),
     dry_run: bool = False,
 ) -> BoardReplay:
-    """Times are those of the records in the log: when they were published, and not when they say they were made."""
+    """Hand artifacts of the log to an agent once more, by time, correlation or type.
+
+    Reads the log between `since` and `until` in threads, and returns when all that matches is written to the agent's
+    retries. Times are those of the records in the log: when they were published, and not when they say they were made.
+    A dry run only counts. `UnreachableError` where no broker answers, `ReadStalledError` where the log stops coming.
+    """
     await store.start()
     name = uuid.uuid4().hex
     if not dry_run:

@@ -98,7 +98,11 @@ class KafkaBlackboardStore:
     # -- life ----------------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Connect, make topics, and read the index: until it has all that the topics have now."""
+        """Connect, make topics, and read the index: until it has all that the topics have now.
+
+        `UnreachableError` where no broker answers within `connect_timeout_ms`, `UnknownTopicError` where a topic is missing
+        and `create_topics` is false, `BlackboardTopicError` where one is kept in a way that would lose artifacts.
+        """
         if not self._ready:
             await asyncio.to_thread(self._start)
 
@@ -128,7 +132,7 @@ class KafkaBlackboardStore:
             self._ready = True
 
     async def close(self) -> None:
-        """What was published is durable before; a kept index can be gone on with."""
+        """Disconnect. What was published is durable before; a kept index can be gone on with. Closing twice is harmless."""
         await asyncio.to_thread(self._close)
 
     def _close(self) -> None:
@@ -163,7 +167,11 @@ class KafkaBlackboardStore:
     # -- writing -------------------------------------------------------------------------------------
 
     async def publish(self, artifact: Any) -> None:
-        """Returns when the log has it. Publishing it again is safe: it is the same artifact by its id."""
+        """Returns when the log has it. Publishing it again is safe: it is the same artifact by its id.
+
+        Waits while `lag_group` is too far behind. `ArtifactError` for what a blackboard cannot hold, or too large;
+        `FencedError` where another program has this one's `transactional_id`.
+        """
         await self.start()
         await self._throttle.wait()
         document = self._codec.document(artifact)
@@ -188,13 +196,14 @@ class KafkaBlackboardStore:
         ]
 
     async def record_consumptions(self, records: Iterable[Any]) -> None:
+        """Write down who consumed what; returns when the log has it. The same one again counts once."""
         await self.start()
         outgoing = [self.consumption(record) for record in records]
         if outgoing:
             await self._write(outgoing)
 
     def consumption(self, record: Any) -> Outgoing:
-        """A consumption as what is written for it; told twice, it is one."""
+        """A consumption as what is written for it; written twice, it is one."""
         form = {
             "artifact_id": str(record.artifact_id),
             "consumer": record.consumer,
@@ -206,6 +215,7 @@ class KafkaBlackboardStore:
         return Outgoing(self.topics.consumptions, consumption_key(form), _json(form))
 
     def ensure_retry_topics(self, attempts: int) -> List[str]:
+        """Make the topics that this many retries wait in, and return their names. Blocks until they are there."""
         return ensure_retry_topics(self.options, self.topics, attempts, self._most_bytes + HEADROOM)
 
     def marks(self) -> Marks:
@@ -214,6 +224,7 @@ class KafkaBlackboardStore:
         return Marks(self.topics.processed, self._index, self._feed, timeout_s)
 
     async def upsert_agent_snapshot(self, snapshot: Any) -> None:
+        """Keep what is known of an agent, in place of what was; returns when the log has it."""
         await self.start()
         form = AGENT.checked(
             {
@@ -225,6 +236,7 @@ class KafkaBlackboardStore:
         await self._write([Outgoing(self.topics.agents, snapshot.agent_name.encode(), _json(form))])
 
     async def clear_agent_snapshots(self) -> None:
+        """Forget what is known of all agents."""
         known = await self._read("latest", lambda: self._queries.agents())
         if known:
             await self._write(
@@ -253,6 +265,8 @@ class KafkaBlackboardStore:
     # -- reading -------------------------------------------------------------------------------------
 
     async def get(self, artifact_id: UUID, *, consistency: Consistency | None = None) -> Any | None:
+        """The newest version of an artifact, None if there is none. Waits for what `consistency` says, as all reads do:
+        `IndexBehindError` where that takes longer than `read_timeout_ms`."""
         await self._reach(consistency)
         # A look at one row takes less time than handing it to a thread, and waits for no other question.
         return self._queries.one(str(artifact_id))
@@ -313,6 +327,7 @@ class KafkaBlackboardStore:
         offset: int = 0,
         consistency: Consistency | None = None,
     ) -> tuple[List[Any], int]:
+        """`query_artifacts()` with those who consumed each artifact."""
         return await self.query_artifacts(
             filters, limit=limit, offset=offset, embed_meta=True, consistency=consistency
         )
@@ -320,16 +335,19 @@ class KafkaBlackboardStore:
     async def summarize_artifacts(
         self, filters: Any = None, *, consistency: Consistency | None = None
     ) -> dict[str, Any]:
+        """How many artifacts are meant, by type, producer, visibility and tag, and when the first and last were made."""
         return await self._read(consistency, lambda: self._queries.summary(filters))  # type: ignore[no-any-return]
 
     async def agent_history_summary(
         self, agent_id: str, filters: Any = None, *, consistency: Consistency | None = None
     ) -> dict[str, Any]:
+        """What an agent has produced and consumed, counted by type."""
         return await self._read(  # type: ignore[no-any-return]
             consistency, lambda: self._queries.history(agent_id, filters)
         )
 
     async def load_agent_snapshots(self, *, consistency: Consistency | None = None) -> List[Any]:
+        """What is known of all agents."""
         return await self._read(consistency, lambda: self._queries.agents())  # type: ignore[no-any-return]
 
     async def _read(self, consistency: Consistency | None, question: Any) -> Any:

@@ -147,7 +147,7 @@ class Pool:
     # -- what a user calls ---------------------------------------------------------------------------
 
     def handler(self, function: Handler) -> Handler:
-        """Decorator: the function that `run()`, `start()` and `async with` use if they are given none."""
+        """Decorator: the function that `run()`, `start()`, `serve()` and `async with` use if they are given none."""
         self._handler = function
         return function
 
@@ -155,7 +155,10 @@ class Pool:
         """Consume, handle, produce and commit in Kafka transactions: what `record.send()` is given is written exactly
         once, with the record's offset. Each running pool needs an id of its own; one that starts again, the same.
 
-        await pool.transactional("billing-1").run(handler)
+            await pool.transactional("billing-1").run(handler)
+
+        A transaction is committed every `interval_ms`; the broker ends one that is open for longer than `timeout_ms`.
+        Returns the pool itself. `PoolStateError` once it is started, `OptionConflictError` with `processes`.
         """
         if self.state is not State.new:
             raise PoolStateError(
@@ -169,7 +172,11 @@ class Pool:
         return self
 
     async def run(self, handler: Handler | None = None) -> None:
-        """Handle records until `stop()` is called, the task is cancelled, SIGTERM comes, or too much fails."""
+        """Handle records until `stop()` is called, the task is cancelled, SIGTERM comes, or too much fails.
+
+        Returns when what was being handled is done, committed, and the group is left. Raises what `start()` raises, a
+        `PoolHaltedError` when more than `max_errors` records have failed, and any `ConnectorError` that does not pass.
+        """
         await self.start(handler)
         try:
             with self._stopped_by_sigterm():
@@ -178,11 +185,15 @@ class Pool:
             await self.stop()
 
     def serve(self, handler: Handler | None = None) -> None:
-        """The same for a program that does nothing else, in an event loop of the pool's own (`loop.py`)."""
+        """`run()` for a program that does nothing else, in an event loop of the pool's own. Blocks until the pool ends."""
         run_loop(self.run(handler))
 
     async def start(self, handler: Handler | None = None) -> None:
-        """Connect, join the group and begin; returns when topics and brokers are known to be there."""
+        """Connect, join the group and begin; returns when topics and brokers are known to be there.
+
+        Waits for brokers up to `connect_timeout_ms`, then raises an `UnreachableError`; an `UnknownTopicError` or
+        `AuthError` comes at once. `PoolStateError` without a handler, or when the pool was started before.
+        """
         chosen = handler or self._handler
         if chosen is None:
             raise PoolStateError(
@@ -219,13 +230,17 @@ class Pool:
         self._watch = self._loop.create_task(self._watch_handlers())
 
     async def wait(self) -> None:
-        """Until the pool ends; raises why, if it was not asked to."""
+        """Until the pool ends; raises why, if it was not asked to. `PoolStateError` if it was not started."""
         if self.state is State.new:
             raise PoolStateError("the pool was not started yet")
         await asyncio.shield(self._ended)
 
     async def stop(self) -> None:
-        """Finish what is being handled, commit, leave the group. Call it as often as you like."""
+        """Finish what is being handled, commit, leave the group. Call it as often as you like.
+
+        Waits for handlers up to `shutdown_timeout_ms`; records of those that take longer are handled again by the next
+        pool. It raises nothing: why a pool has ended by itself is what `wait()` and `run()` raise.
+        """
         if self.state is State.running:
             self._begin_to_stop()
         if self.state is State.stopping:
@@ -245,7 +260,7 @@ class Pool:
             await self.wait()
 
     def stats(self) -> PoolStats:
-        """How the pool fares, now."""
+        """How the pool fares, now. Asks nobody and does not block. `PoolStateError` if it was never started."""
         return stats_of(self)
 
     def collector(self) -> PoolCollector:
