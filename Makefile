@@ -50,7 +50,7 @@ lint: setup ## style, types, no paths or hosts where they do not belong
 	@$(PY) -m ruff check .
 	@$(PY) -m ruff format --check .
 	@$(PY) -m mypy
-	@$(PY) scripts/docs.py --check
+	@$(PY) -m scripts.docs --check
 
 format: setup ## let ruff do it
 	@$(PY) -m ruff check --fix .
@@ -63,7 +63,7 @@ times: setup ## how long commands take to start, with bounds, as ratios to impor
 	@$(PY) scripts/times.py $(ARGS)
 
 docs: setup ## the pages that are made from the code
-	@$(PY) scripts/docs.py
+	@$(PY) -m scripts.docs
 
 lock: setup ## resolve the dependencies anew, the native reader's too
 	@! command -v cargo >/dev/null 2>&1 || sh scripts/crates.sh update

@@ -1,25 +1,27 @@
 """Writes the pages that are made from the code, so that they cannot disagree with it.
 
-`python scripts/docs.py` writes them; `--check` only says whether they are up to date.
+`python -m scripts.docs` writes them; `--check` only says whether they are up to date.
 """
 
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
-from pathlib import Path
+from collections.abc import Collection
 
-from forebay.blackboard.options import BLACKBOARD
+from scripts.rooms import ROOT, design
+
+from forebay.blackboard.options import BLACKBOARD, OWN
 from forebay.connectors.datagen import DATAGEN
 from forebay.deadletter.policy import DEAD_LETTER, OTHERS
 from forebay.errors import all_errors
 from forebay.kafka.options import KAFKA, PASS_THROUGH
+from forebay.keywords import parameters
 from forebay.options import OptionTable
 from forebay.pool.options import POOL
 from forebay.project import PROJECT
 from forebay.views.options import VIEW
-
-DOCS = Path(__file__).resolve().parent.parent / "docs"
 
 
 def _cell(text: str) -> str:
@@ -128,26 +130,57 @@ def errors_page() -> str:
     return "\n".join([*lines, ""])
 
 
+def keywords_module(table: OptionTable, name: str, of: str, without: Collection[str] = ()) -> str:
+    """A module with a `TypedDict` of a table's options, which types the `**keywords` of a class."""
+    lines = [
+        f'"""The keyword arguments of `{of}`, with their types. Made from the option table by `make docs`."""',
+        "from __future__ import annotations",
+        "from collections.abc import Mapping, Sequence",
+        "from typing import Literal, TypedDict",
+        f"class {name}(TypedDict, total=False):",
+        f'    """What `{of}` can be given by keyword. docs/options.md has the same as a table."""',
+    ]
+    for keyword, written, about, _ in parameters(table, without):
+        lines += [f"    {keyword}: {written}", f"    {_docstring(about)}"]
+    code = "\n".join(lines) + "\n"
+    for command in (["check", "--fix", "--quiet", "--select=F401,I"], ["format", "--quiet"]):
+        ruff = [sys.executable, "-m", "ruff", *command, "--stdin-filename=keywords.py", "-"]
+        code = subprocess.run(ruff, input=code, capture_output=True, text=True, check=True, cwd=ROOT).stdout
+    return code
+
+
+def _docstring(text: str) -> str:
+    sentence = text[0].upper() + text[1:] + "."
+    return '"""' + sentence.replace("\\", "\\\\") + '"""'
+
+
 PAGES = {
-    "options.md": options_page,
-    "errors.md": errors_page,
-    "kafka-source.schema.json": lambda: json.dumps(KAFKA.json_schema(), indent=2) + "\n",
+    "docs/options.md": options_page,
+    "docs/errors.md": errors_page,
+    "docs/kafka-source.schema.json": lambda: json.dumps(KAFKA.json_schema(), indent=2) + "\n",
+    "src/forebay/pool/keywords.py": lambda: keywords_module(POOL, "PoolKeywords", "forebay.Pool"),
+    "src/forebay/blackboard/keywords.py": lambda: keywords_module(
+        BLACKBOARD, "BlackboardKeywords", "forebay.KafkaBlackboardStore", ["bootstrap_servers"]
+    ),
+    "src/forebay/blackboard/agent_keywords.py": lambda: keywords_module(
+        POOL, "AgentKeywords", "forebay.blackboard.Orchestrator", [*OWN, "group_id", "workers", "order"]
+    ),
+    "DESIGN.md": lambda: design((ROOT / "DESIGN.md").read_text()),
 }
 
 
 def main() -> int:
     check = "--check" in sys.argv
+    made = {name: page() for name, page in PAGES.items()}
     stale = [
-        name
-        for name, page in PAGES.items()
-        if not (DOCS / name).exists() or (DOCS / name).read_text() != page()
+        name for name, text in made.items() if not (ROOT / name).exists() or (ROOT / name).read_text() != text
     ]
     if check:
         for name in stale:
-            print(f"docs/{name} is out of date: run make docs", file=sys.stderr)
+            print(f"{name} is out of date: run make docs", file=sys.stderr)
         return bool(stale)
-    for name, page in PAGES.items():
-        (DOCS / name).write_text(page())
+    for name in stale:
+        (ROOT / name).write_text(made[name])
     return 0
 
 

@@ -22,7 +22,6 @@ from rich.table import Table
 
 import forebay
 from examples.trades.producer import TradeProducer
-from forebay.options import expand
 
 HERE = Path(__file__).parent
 HOME = Path(".forebay/demo")
@@ -93,7 +92,7 @@ def demo(servers: str, records: int, per_second: int) -> int:
     console.print(f"Kafka is up at {servers}; topic {TOPIC} has {PARTITIONS} partitions", highlight=False)
     with forebay.connect(home=HOME) as session:
         with console.status("starting Spark and the pipeline of examples/trades/pipeline.sql …"):
-            session.execute(expand((HERE / "pipeline.sql").read_text()))
+            session.execute((HERE / "pipeline.sql").read_text())
         producer = TradeProducer(servers, TOPIC, records, per_second)
         producer.start()
         bars = Bars(session)

@@ -7,58 +7,83 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from forebay import errors
-    from forebay.blackboard import Artifact, KafkaBlackboardStore
+    from forebay.blackboard import (
+        Artifact,
+        BoardReplay,
+        FilterConfig,
+        KafkaBlackboardStore,
+        Orchestrator,
+        RetryPolicy,
+    )
     from forebay.deadletter.letter import Letter
     from forebay.deadletter.letters import DeadLetters
+    from forebay.deadletter.recovery import RecoveryReport
+    from forebay.deadletter.replay import ReplayReport
     from forebay.devstack import DevStack
     from forebay.errors import ForebayError
-    from forebay.pool import Pool, Record
+    from forebay.pool import PartitionStats, Pool, PoolStats, Record
     from forebay.runtime.results import Result
     from forebay.runtime.session import Session, connect
-    from forebay.runtime.spark import register
     from forebay.runtime.status import QueryStatus, SourceLag, SourceStatus
+    from forebay.source.datasource import ForebaySource
     from forebay.views.changes import Subscription
 
 __version__ = "0.1.0"
 
 __all__ = [
     "Artifact",
+    "BoardReplay",
     "DeadLetters",
     "DevStack",
+    "FilterConfig",
     "ForebayError",
+    "ForebaySource",
     "KafkaBlackboardStore",
     "Letter",
+    "Orchestrator",
+    "PartitionStats",
     "Pool",
+    "PoolStats",
     "QueryStatus",
     "Record",
+    "RecoveryReport",
+    "ReplayReport",
     "Result",
+    "RetryPolicy",
     "Session",
     "SourceLag",
     "SourceStatus",
     "Subscription",
     "connect",
     "errors",
-    "register",
 ]
 
 # Loaded when first asked for: every Python worker of Spark imports this package, and needs none of it.
 _HOMES = {
     "Artifact": "forebay.blackboard",
+    "BoardReplay": "forebay.blackboard",
     "DeadLetters": "forebay.deadletter.letters",
     "DevStack": "forebay.devstack",
+    "FilterConfig": "forebay.blackboard",
     "ForebayError": "forebay.errors",
+    "ForebaySource": "forebay.source.datasource",
     "KafkaBlackboardStore": "forebay.blackboard",
     "Letter": "forebay.deadletter.letter",
+    "Orchestrator": "forebay.blackboard",
+    "PartitionStats": "forebay.pool",
     "Pool": "forebay.pool",
+    "PoolStats": "forebay.pool",
     "QueryStatus": "forebay.runtime.status",
     "Record": "forebay.pool",
+    "RecoveryReport": "forebay.deadletter.recovery",
+    "ReplayReport": "forebay.deadletter.replay",
     "Result": "forebay.runtime.results",
+    "RetryPolicy": "forebay.blackboard",
     "Session": "forebay.runtime.session",
     "SourceLag": "forebay.runtime.status",
     "SourceStatus": "forebay.runtime.status",
     "Subscription": "forebay.views.changes",
     "connect": "forebay.runtime.session",
-    "register": "forebay.runtime.spark",
 }
 
 

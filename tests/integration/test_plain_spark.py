@@ -33,7 +33,7 @@ def spark() -> Iterator[SparkSession]:
         .config("spark.driver.host", "127.0.0.1")
         .getOrCreate()
     )
-    forebay.register(session)
+    session.dataSource.register(forebay.ForebaySource)
     yield session
     session.stop()
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Unpack
 
 from flock.components.orchestrator import DeduplicationComponent, OrchestratorComponent, ScheduleDecision
 from flock.core.artifacts import Artifact
@@ -24,6 +24,7 @@ from flock.registry import RegistryError, type_registry
 from pydantic import Field, PrivateAttr
 
 from forebay.blackboard.artifact import Document, decode
+from forebay.blackboard.keywords import BlackboardKeywords
 from forebay.blackboard.marks import Marks
 from forebay.blackboard.store import KafkaBlackboardStore as PlainStore
 from forebay.errors import BadRecordError, BlackboardError
@@ -61,7 +62,7 @@ class FlockCodec:
 class KafkaBlackboardStore(PlainStore, BlackboardStore):
     """Forebay's store, with Flock's artifacts. Options by keyword, as there."""
 
-    def __init__(self, bootstrap_servers: str | None = None, **options: Any) -> None:
+    def __init__(self, bootstrap_servers: str | None = None, **options: Unpack[BlackboardKeywords]) -> None:
         super().__init__(bootstrap_servers, codec=FlockCodec(), **options)
         self._arriving: dict[str, Document] = {}
 

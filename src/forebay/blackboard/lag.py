@@ -32,7 +32,10 @@ class LagMonitor:
         self._consumer = Consumer(settings, logger=CLIENT_LOG)  # it never joins
 
     def lag(self) -> dict[int, int]:
-        """Records that the group has not committed; of a partition without a commit, all of them."""
+        """Records that the group has not committed; of a partition without a commit, all of them.
+
+        Blocks until the brokers answer; `UnreachableError` where they do not.
+        """
         count = self._cluster.describe([self._topic])[self._topic].partitions
         keys = [(self._topic, number) for number in range(count)]
         try:
@@ -47,6 +50,7 @@ class LagMonitor:
         return found
 
     def close(self) -> None:
+        """Close its connections."""
         self._consumer.close()
         self._cluster.close()
 

@@ -10,6 +10,7 @@ from uuid import uuid4
 
 from forebay.errors import OptionConflictError
 from forebay.kafka.options import PASS_THROUGH, shared
+from forebay.keywords import texts
 from forebay.options import ANY_TEXT, BOOLEAN, TEXT, Option, Options, OptionTable, choice, integer
 
 # KAFKA_SASL_USERNAME is sasl.username of the client library, and so on: see `from_environment`.
@@ -141,21 +142,21 @@ BLACKBOARD = OptionTable(
 )
 
 
+# Options of a pool that an orchestrator sets itself.
+OWN = (
+    "bootstrap_servers",
+    "topic",
+    "topics",
+    "topic_pattern",
+    "isolation_level",
+    "max_attempts",
+    "max_errors",
+)
+
+
 def bind(given: Mapping[str, Any]) -> Options:
     """From keywords, `topic_by_id=…` or `**{"topic.by_id": …}`; what is None was not given."""
-    texts: dict[str, str] = {}
-    for name, value in given.items():
-        if value is None:
-            continue
-        key = _OPTIONS.get(name, name)
-        if isinstance(value, bool):
-            value = "true" if value else "false"
-        texts[key] = str(value)
-    return BLACKBOARD.bind({**from_environment(os.environ), **texts})
-
-
-# topic_dlq_prefix → topic.dlq.prefix, topic_by_id → topic.by_id: an underscore may stay one.
-_OPTIONS = {option.name.replace(".", "_"): option.name for option in BLACKBOARD.options}
+    return BLACKBOARD.bind({**from_environment(os.environ), **texts(BLACKBOARD, given)})
 
 
 def from_environment(environ: Mapping[str, str]) -> dict[str, str]:

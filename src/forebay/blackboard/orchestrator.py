@@ -20,13 +20,15 @@ import time
 from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal, Unpack
 from uuid import UUID
 
 from forebay.blackboard import telemetry
+from forebay.blackboard.agent_keywords import AgentKeywords
 from forebay.blackboard.agents import Handler, Subscription, output, types_of
 from forebay.blackboard.artifact import ConsumptionRecord, decode
 from forebay.blackboard.metrics import AgentCollector
+from forebay.blackboard.options import OWN
 from forebay.blackboard.retries import Job, RetryPolicy, agent_of, headers_of, job_of, letter_of
 from forebay.blackboard.shapes import parse_quickly, text
 from forebay.blackboard.stats import Stats
@@ -37,7 +39,9 @@ from forebay.deadletter.stacktrace import logged_frames
 from forebay.deadletter.topic import ensure_topic
 from forebay.errors import ArtifactError, BlackboardError, OutputError
 from forebay.kafka.producer import OutgoingRecord
+from forebay.keywords import shown
 from forebay.pool import Pool, Record
+from forebay.pool.options import POOL
 
 log = logging.getLogger("forebay.blackboard")
 
@@ -50,28 +54,52 @@ class _StoppingError(Exception):
 
 
 class Orchestrator:
-    """One consumer group over the log of artifacts. Run as many processes of it as there are partitions."""
+    """Hands artifacts of a blackboard to agents, each once: one consumer group over the log.
 
+        agents = Orchestrator(store)
+        agents.subscribe("pricing", {"Order"}, lambda order: Artifact("Priced", {"price": 3}, "pricing"))
+        await agents.run()
+
+    What an agent returns is published. One that raises is tried again as `retry` says; then the artifact becomes a dead
+    letter of that agent. Run as many processes as there are partitions. Making it connects to nothing; `run()` and
+    `start()` raise what `KafkaBlackboardStore.start()` and `forebay.Pool.start()` raise.
+    """
+
+    @shown(
+        POOL,
+        OWN,
+        store="the blackboard",
+        group_id="the consumer group that agents work in; <topic prefix>orchestrator unless given",
+        workers="the most artifacts that are handled at a time",
+        order="which artifacts may be handled at the same time, as for a pool",
+        retry="how often an agent tries an artifact, and how long it waits in between",
+    )
     def __init__(
         self,
         store: KafkaBlackboardStore,
         group_id: str | None = None,
         *,
         workers: int = 100,
-        order: str = "key",
+        order: Literal["unordered", "key", "partition"] = "key",
         retry: RetryPolicy | None = None,
-        **pool: Any,
+        **pool: Unpack[AgentKeywords],
     ) -> None:
         self.store = store
         self.group_id = group_id or f"{store.options['topic.prefix']}orchestrator"
         self.retry = retry or RetryPolicy()
         self.stats = Stats()
-        self._client: dict[str, Any] = dict(pool.pop("kafka", {}))
+        self._client: dict[str, Any] = dict(pool.get("kafka") or {})
         self._settings: dict[str, Any] = {"workers": workers, "order": order, **pool}
+        self._settings.pop("kafka", None)
         self._subscriptions: dict[str, Subscription] = {}
         self._stopping = asyncio.Event()
         self._pools: list[Pool] = []
         self._threads = ThreadPoolExecutor(workers, thread_name_prefix="forebay-agent")
+
+    def __repr__(self) -> str:
+        agents = ", ".join(self._subscriptions) or "no agents"
+        state = "stopped" if self._stopping.is_set() else "running" if self._pools else "not started"
+        return f"<forebay.Orchestrator {self.group_id}: {agents}, {state}>"
 
     def subscribe(
         self,
@@ -81,7 +109,11 @@ class Orchestrator:
         *,
         where: Callable[[Any], bool] | None = None,
     ) -> None:
-        """`types` are names of types, or "*". One subscription an agent."""
+        """An agent that handles artifacts of these types, or of all with "*", and of those the ones that `where` takes.
+
+        What the handler returns is published: an artifact, several, or None. One subscription an agent: a
+        `BlackboardError` for a second.
+        """
         if agent in self._subscriptions:
             raise BlackboardError(
                 f"agent '{agent}' is subscribed already", remedy="give it several types at once"
@@ -91,7 +123,7 @@ class Orchestrator:
     # -- life ----------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Until `stop()`, SIGTERM, or an error that does not pass."""
+        """Work until `stop()`, SIGTERM, or an error that does not pass, which it raises."""
         await self.start()
         loop, ended = asyncio.get_running_loop(), asyncio.Event()
         with contextlib.suppress(NotImplementedError, RuntimeError, ValueError):  # not the main thread
@@ -111,6 +143,7 @@ class Orchestrator:
             await self.stop()
 
     async def start(self) -> None:
+        """Start the store, make topics of retries and dead letters, join the group; returns when agents are at work."""
         await self.store.start()
         topics = self.store.topics
         retries = await asyncio.to_thread(self._prepare)

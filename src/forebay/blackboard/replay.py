@@ -26,19 +26,23 @@ from forebay.kafka.producer import OutgoingRecord
 from forebay.kafka.reader import read_ranges
 from forebay.kafka.settings import reader_settings
 from forebay.options import Options
+from forebay.tables import counted
 
 CHUNK = 500
 GROUP = "forebay-board-replay"  # never joined
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class BoardReplay:
-    """What was, or would be, handed over."""
+    """What `replay()` has handed to an agent, or would hand over: `count` artifacts of the `read` ones."""
 
     id: str
     agent: str
     count: int
     read: int
+
+    def __repr__(self) -> str:
+        return f"<replay {self.id[:8]} for agent {self.agent}: {counted(self.count, 'artifact')} of {self.read:,} read>"
 
 
 async def replay(
@@ -51,7 +55,12 @@ async def replay(
     types: Collection[str] = (),
     dry_run: bool = False,
 ) -> BoardReplay:
-    """Times are those of the records in the log: when they were published, and not when they say they were made."""
+    """Hand artifacts of the log to an agent once more, by time, correlation or type.
+
+    Reads the log between `since` and `until` in threads, and returns when all that matches is written to the agent's
+    retries. Times are those of the records in the log: when they were published, and not when they say they were made.
+    A dry run only counts. `UnreachableError` where no broker answers, `ReadStalledError` where the log stops coming.
+    """
     await store.start()
     name = uuid.uuid4().hex
     if not dry_run:

@@ -1,7 +1,6 @@
 """`CREATE SOURCE artifacts FROM BLACKBOARD (…)`: the log of artifacts as a source like any other.
 
-It is a Kafka source that knows its topic, its format and its columns. Not part of the blackboard's face: this
-module needs Spark.
+It is a Kafka source that knows its topic, its format and its columns. Only sessions load it, by its entry point.
 """
 
 from __future__ import annotations

@@ -5,9 +5,10 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 
 from forebay.errors import ForebayError
+from forebay.tables import html_table
 
 log = logging.getLogger("forebay.blackboard")
 
@@ -15,9 +16,9 @@ REMEMBERED = 10_000  # places of refused records: one that is met again is not c
 WORDS = 500  # of a reason
 
 
-@dataclass
+@dataclass(repr=False)
 class AgentStats:
-    """One agent's work on one partition."""
+    """One agent's work on one partition, or on all of them."""
 
     handled: int = 0
     errors: int = 0
@@ -25,6 +26,19 @@ class AgentStats:
     dead: int = 0
     duplicates: int = 0  # artifacts that the agent was done with before
     seconds: float = 0.0
+
+    def __repr__(self) -> str:
+        return f"<{self._line()}>"
+
+    def _line(self) -> str:
+        more = {
+            "failed": self.errors,
+            "retried": self.retries,
+            "dead-lettered": self.dead,
+            "duplicates": self.duplicates,
+        }
+        parts = [f"{self.handled:,} handled in {self.seconds:,.1f} s"]
+        return ", ".join([*parts, *(f"{count:,} {what}" for what, count in more.items() if count)])
 
     def done(self, seconds: float) -> None:
         self.handled += 1
@@ -35,12 +49,30 @@ class AgentStats:
         self.seconds += seconds
 
 
-@dataclass
+@dataclass(repr=False)
 class Stats:
-    """Of one orchestrator, since its start."""
+    """What the agents of one orchestrator have done since its start."""
 
     agents: dict[tuple[str, int], AgentStats] = field(default_factory=dict)
     refused: int = 0  # records that are no artifacts
+
+    def __repr__(self) -> str:
+        agents = (
+            "; ".join(f"{name}: {self.total(name)._line()}" for name in self._names())
+            or "no agent has worked yet"
+        )
+        return f"<agents: {agents}{f'; {self.refused:,} records refused' if self.refused else ''}>"
+
+    def _repr_html_(self) -> str:
+        columns = [each.name for each in fields(AgentStats)]
+        rows = [
+            (name, partition, *(getattr(each, column) for column in columns))
+            for (name, partition), each in sorted(self.agents.items())
+        ]
+        return html_table(("agent", "partition", *columns), rows)
+
+    def _names(self) -> list[str]:
+        return sorted({name for name, _ in self.agents})
 
     def of(self, agent: str, partition: int) -> AgentStats:
         return self.agents.setdefault((agent, partition), AgentStats())
@@ -93,10 +125,15 @@ class Refusals:
         return sum(self.by_topic.values())
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class BoardStats:
-    """How a store fares, now."""
+    """How a store fares at one moment, as `KafkaBlackboardStore.stats()` gives it."""
 
     fed: int  # records that the index has taken since the start
     refused: Mapping[str, int]  # records that were left out, by topic
     trouble: str | None  # why the index does not follow the log at present
+
+    def __repr__(self) -> str:
+        refused = "".join(f", {count:,} refused in {topic}" for topic, count in sorted(self.refused.items()))
+        trouble = f"; the index does not follow: {self.trouble}" if self.trouble else ""
+        return f"<blackboard: {self.fed:,} records in the index{refused}{trouble}>"

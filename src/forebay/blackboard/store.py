@@ -19,17 +19,18 @@ from collections.abc import Iterable
 from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Unpack
 from uuid import UUID
 
 from forebay.blackboard import telemetry
 from forebay.blackboard.artifact import Codec, Document, PlainCodec, encode, iso
 from forebay.blackboard.feed import Feed
 from forebay.blackboard.index import Index
+from forebay.blackboard.keywords import BlackboardKeywords
 from forebay.blackboard.lag import Throttle
 from forebay.blackboard.marks import Marks
 from forebay.blackboard.metrics import BoardCollector
-from forebay.blackboard.options import bind, node_name
+from forebay.blackboard.options import BLACKBOARD, bind, node_name
 from forebay.blackboard.queries import Queries
 from forebay.blackboard.records import AGENT, CONSUMPTION, cloud_event, consumption_key, partition_key
 from forebay.blackboard.stats import BoardStats, Refusals
@@ -37,19 +38,39 @@ from forebay.blackboard.topics import Topics, ensure_retry_topics, ensure_topics
 from forebay.blackboard.writer import HEADROOM, Placed, TransactionalWriter, Writer, most_bytes
 from forebay.errors import ArtifactError, StoreClosedError
 from forebay.kafka.producer import OutgoingRecord
+from forebay.keywords import shown
 
 Consistency = Literal["own", "latest", "local"]
 
 
 class KafkaBlackboardStore:
-    """A blackboard on Kafka. Options by keyword; see docs/options.md for all of them.
+    """A blackboard on Kafka: artifacts that agents publish, find, consume once and replay.
+
+        async with forebay.KafkaBlackboardStore("localhost:9092") as store:
+            await store.publish(Artifact(type="Order", payload={"n": 1}, produced_by="shop"))
+            await store.query_artifacts(FilterConfig(type_names={"Order"}))
 
     `list()` and `list_by_type()` are views of the newest `index_window` artifacts, and no more: a log has no
     end. `get()` knows the newest version of every artifact, and `query_artifacts()` searches all of them.
+
+    Making a store connects to nothing and does not block. An option that is unknown or wrong raises an `OptionError`
+    here. The first use connects, makes the topics and reads the index: an `UnreachableError` where no broker answers
+    within `connect_timeout_ms`. A read waits for what `consistency` says, up to `read_timeout_ms`, and then raises an
+    `IndexBehindError`. A closed store raises a `StoreClosedError`. docs/blackboard.md says more.
     """
 
+    @shown(
+        BLACKBOARD,
+        bootstrap_servers="Kafka broker addresses, host:port, separated by commas; default 'localhost:9092'; "
+        "from KAFKA_BOOTSTRAP_SERVERS if not given",
+        codec="how a program's own artifacts become documents and back; `Artifact` needs none",
+    )
     def __init__(
-        self, bootstrap_servers: str | None = None, *, codec: Codec | None = None, **options: Any
+        self,
+        bootstrap_servers: str | None = None,
+        *,
+        codec: Codec | None = None,
+        **options: Unpack[BlackboardKeywords],
     ) -> None:
         self.options = bind({"bootstrap.servers": bootstrap_servers, **options})
         self.topics = Topics.of(self.options)
@@ -78,7 +99,11 @@ class KafkaBlackboardStore:
     # -- life ----------------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Connect, make topics, and read the index: until it has all that the topics have now."""
+        """Connect, make topics, and read the index: until it has all that the topics have now.
+
+        `UnreachableError` where no broker answers within `connect_timeout_ms`, `UnknownTopicError` where a topic is missing
+        and `create_topics` is false, `BlackboardTopicError` where one is kept in a way that would lose artifacts.
+        """
         if not self._ready:
             await asyncio.to_thread(self._start)
 
@@ -108,7 +133,7 @@ class KafkaBlackboardStore:
             self._ready = True
 
     async def close(self) -> None:
-        """What was published is durable before; a kept index can be gone on with."""
+        """Disconnect. What was published is durable before; a kept index can be gone on with. Closing twice is harmless."""
         await asyncio.to_thread(self._close)
 
     def _close(self) -> None:
@@ -143,7 +168,11 @@ class KafkaBlackboardStore:
     # -- writing -------------------------------------------------------------------------------------
 
     async def publish(self, artifact: Any) -> None:
-        """Returns when the log has it. Publishing it again is safe: it is the same artifact by its id."""
+        """Returns when the log has it. Publishing it again is safe: it is the same artifact by its id.
+
+        Waits while `lag_group` is too far behind. `ArtifactError` for what a blackboard cannot hold, or too large;
+        `FencedError` where another program has this one's `transactional_id`.
+        """
         await self.start()
         await self._throttle.wait()
         document = self._codec.document(artifact)
@@ -168,13 +197,14 @@ class KafkaBlackboardStore:
         ]
 
     async def record_consumptions(self, records: Iterable[Any]) -> None:
+        """Write down who consumed what; returns when the log has it. The same one again counts once."""
         await self.start()
         outgoing = [self.consumption(record) for record in records]
         if outgoing:
             await self._write(outgoing)
 
     def consumption(self, record: Any) -> OutgoingRecord:
-        """A consumption as what is written for it; told twice, it is one."""
+        """A consumption as what is written for it; written twice, it is one."""
         form = {
             "artifact_id": str(record.artifact_id),
             "consumer": record.consumer,
@@ -186,6 +216,7 @@ class KafkaBlackboardStore:
         return OutgoingRecord(self.topics.consumptions, consumption_key(form), _json(form))
 
     def ensure_retry_topics(self, attempts: int) -> List[str]:
+        """Make the topics that this many retries wait in, and return their names. Blocks until they are there."""
         return ensure_retry_topics(self.options, self.topics, attempts, self._most_bytes + HEADROOM)
 
     def marks(self) -> Marks:
@@ -194,6 +225,7 @@ class KafkaBlackboardStore:
         return Marks(self.topics.processed, self._index, self._feed, timeout_s)
 
     async def upsert_agent_snapshot(self, snapshot: Any) -> None:
+        """Keep what is known of an agent, in place of what was; returns when the log has it."""
         await self.start()
         form = AGENT.checked(
             {
@@ -205,6 +237,7 @@ class KafkaBlackboardStore:
         await self._write([OutgoingRecord(self.topics.agents, snapshot.agent_name.encode(), _json(form))])
 
     async def clear_agent_snapshots(self) -> None:
+        """Forget what is known of all agents."""
         known = await self._read("latest", lambda: self._queries.agents())
         if known:
             await self._write(
@@ -233,6 +266,8 @@ class KafkaBlackboardStore:
     # -- reading -------------------------------------------------------------------------------------
 
     async def get(self, artifact_id: UUID, *, consistency: Consistency | None = None) -> Any | None:
+        """The newest version of an artifact, None if there is none. Waits for what `consistency` says, as all reads do:
+        `IndexBehindError` where that takes longer than `read_timeout_ms`."""
         await self._reach(consistency)
         # A look at one row takes less time than handing it to a thread, and waits for no other question.
         return self._queries.one(str(artifact_id))
@@ -293,6 +328,7 @@ class KafkaBlackboardStore:
         offset: int = 0,
         consistency: Consistency | None = None,
     ) -> tuple[List[Any], int]:
+        """`query_artifacts()` with those who consumed each artifact."""
         return await self.query_artifacts(
             filters, limit=limit, offset=offset, embed_meta=True, consistency=consistency
         )
@@ -300,16 +336,19 @@ class KafkaBlackboardStore:
     async def summarize_artifacts(
         self, filters: Any = None, *, consistency: Consistency | None = None
     ) -> dict[str, Any]:
+        """How many artifacts are meant, by type, producer, visibility and tag, and when the first and last were made."""
         return await self._read(consistency, lambda: self._queries.summary(filters))  # type: ignore[no-any-return]
 
     async def agent_history_summary(
         self, agent_id: str, filters: Any = None, *, consistency: Consistency | None = None
     ) -> dict[str, Any]:
+        """What an agent has produced and consumed, counted by type."""
         return await self._read(  # type: ignore[no-any-return]
             consistency, lambda: self._queries.history(agent_id, filters)
         )
 
     async def load_agent_snapshots(self, *, consistency: Consistency | None = None) -> List[Any]:
+        """What is known of all agents."""
         return await self._read(consistency, lambda: self._queries.agents())  # type: ignore[no-any-return]
 
     async def _read(self, consistency: Consistency | None, question: Any) -> Any:

@@ -160,7 +160,7 @@ class Discovered:
     fixed: bool = False  # always the same: nothing to keep or to tell
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class PartitionLag:
     """How far the group is behind in one partition: `lag` = `end` − `committed`."""
 
@@ -169,6 +169,12 @@ class PartitionLag:
     committed: int | None
     end: int
     lag: int
+
+    def __repr__(self) -> str:
+        committed = "none" if self.committed is None else f"{self.committed:,}"
+        return (
+            f"<lag in {self.topic}/{self.partition}: {self.lag:,} (committed {committed}, end {self.end:,})>"
+        )
 
 
 @dataclass(frozen=True)

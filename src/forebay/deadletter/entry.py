@@ -20,12 +20,15 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 TIME = "timestamp[us, tz=UTC]"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Entry:
-    """One letter as its reader gives it."""
+    """One letter with what became of it: what iterating over `DeadLetters` gives."""
 
     letter: Letter
     outcome: Outcome
+
+    def __repr__(self) -> str:
+        return f"<{self.outcome.state} {repr(self.letter)[1:]}"
 
     @property
     def id(self) -> str:
@@ -34,6 +37,7 @@ class Entry:
 
     @property
     def identity(self) -> Identity:
+        """Which record it is about, with the topic's id where that is known."""
         return self.letter.identity
 
     @property

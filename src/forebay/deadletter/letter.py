@@ -30,6 +30,7 @@ REPLAYED_FROM = "forebay.replayed.from"
 _CONNECT = "__connect.errors."
 _OWN = "forebay."
 _COUNT = "forebay.headers"  # always last
+SHOWN = 100  # characters of a message in a repr
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -37,9 +38,9 @@ class NotALetterError(ValueError):
     """A record of a dead-letter topic, or a line of a file, that Forebay did not write."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Letter:
-    """A record and what was wrong with it."""
+    """A record that was refused or could not be handled, with its bytes and the reason."""
 
     source: str
     topic: str
@@ -61,8 +62,13 @@ class Letter:
     )
     stacktrace: str | None = None  # of the handler that failed, where one did
 
+    def __repr__(self) -> str:
+        size = "unknown size" if self.size < 0 else f"{self.size:,} bytes"
+        return f"<letter {self.identity.place} of {self.source}, {size}: {self.kind}: {_first(self.message)}>"
+
     @property
     def identity(self) -> Identity:
+        """Which record it is about: topic, partition, offset, and the topic's id where that is known."""
         return Identity(self.topic, self.partition, self.offset, self.topic_id)
 
     @property
@@ -77,6 +83,7 @@ class Letter:
         return replace(self, value=self.value[:limit], sha256=self.sha256 or _sha256(self.value))
 
     def without_value(self) -> Letter:
+        """With no byte of the value; `size` and `sha256` tell of it."""
         if self.value is None:
             return self
         return replace(self, value=None, sha256=self.sha256 or _sha256(self.value))
@@ -171,6 +178,7 @@ class Letter:
 
     @classmethod
     def from_json(cls, form: Mapping[str, Any]) -> Letter:
+        """From what `to_json` wrote. NotALetterError for anything else."""
         try:
             return cls(
                 source=form["source_name"],
@@ -208,6 +216,12 @@ def _told(headers: Sequence[tuple[str, bytes | None]]) -> tuple[Headers, dict[st
 def _bytes(text: str) -> bytes:
     # A message may quote text that is no Unicode, such as half of a surrogate pair.
     return text.encode(errors="backslashreplace")
+
+
+def _first(message: str) -> str:
+    """The first line of a message, and not all of a long one."""
+    line = next(iter(message.splitlines()), "")
+    return line if len(line) <= SHOWN else line[:SHOWN] + "…"
 
 
 def _sha256(value: bytes) -> str:

@@ -43,12 +43,16 @@ log = logging.getLogger("forebay.deadletter")
 CHUNK = 500  # letters whose outcome is written down, or that are made a batch of, at once
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class DeadLetters:
     """The letters of one owner, or those that a condition selects. Iterate over it, or call a verb.
 
-    for entry in session.dead_letters("orders").where("error_kind = 'TypeConversion'"):
-        print(entry.id, entry.letter.message, entry.outcome.state)
+        for entry in session.dead_letters("orders").where("error_kind = 'TypeConversion'"):
+            print(entry.id, entry.letter.message, entry.outcome.state)
+
+    `Session.dead_letters()` gives it. Selecting with `where` and `only` reads nothing. Iterating, and every verb, reads
+    the letters from where they are, and blocks meanwhile: `UnreachableError` where no broker answers. `replay`,
+    `discard`, `reopen` and `recover` raise an `AlreadyRunningError` while another process does one of these.
     """
 
     _owner: Owner
@@ -57,6 +61,10 @@ class DeadLetters:
     _wanted: Condition = everything
     _progress: Progress = silent
     _flags: str = ""
+
+    def __repr__(self) -> str:
+        chosen = "" if self._wanted is everything else ", selected by a condition"
+        return f"<dead letters of {self.source} in {self.place}{chosen}>"
 
     @property
     def source(self) -> str:
@@ -69,7 +77,10 @@ class DeadLetters:
         return self._owner.place
 
     def where(self, text: str | Any) -> DeadLetters:
-        """Those of them that a condition holds for, such as `partition = 3 AND error_kind = 'SchemaMismatch'`."""
+        """Those of them that a condition holds for, such as `partition = 3 AND error_kind = 'SchemaMismatch'`.
+
+        A `StatementError` shows what of the condition is wrong. Its columns are those of `forebay_catalog.dead_letters`.
+        """
         from forebay import sql
         from forebay.deadletter.where import condition
 
@@ -123,10 +134,15 @@ class DeadLetters:
         return found[0]
 
     def explain(self, id: str) -> Explanation:
+        """All that is known about one letter: the bytes at fault, what decoding it says today, what to do.
+
+        `UnknownObjectError` if there is no letter of that id.
+        """
         self._owner.check()
         return self._owner.explain(self.get(id), self.flags)
 
     def stats(self) -> Stats:
+        """They are counted: by kind, state, partition, hour and field."""
         return count(self)
 
     def kept_out(self) -> int:
@@ -140,11 +156,12 @@ class DeadLetters:
         return pa.Table.from_batches(list(self.batches()), schema())
 
     def batches(self) -> Iterator[pa.RecordBatch]:
+        """The same columns as `arrow()`, a batch at a time: for more letters than memory holds."""
         for chunk in _chunks(self):
             yield batch_of(chunk)
 
     def export(self, to: IO[str]) -> int:
-        """JSON lines in the form of F-SCHEMA-010, with each letter's state; how many."""
+        """Write them as JSON lines, a letter with its state a line, and return how many."""
         written = 0
         for entry in self:
             to.write(json.dumps({**entry.letter.to_json(), "state": str(entry.outcome.state)}) + "\n")
@@ -195,6 +212,10 @@ class DeadLetters:
         the records of a replay that was killed were "sent" or "unsent", where the topic cannot tell any more.
         `limit` is the most letters to send, `rate` the most a second. A dry run sends nothing, and says which records
         the source would refuse again.
+
+        Blocks until all are sent and written down. `MissingOptionError` where it is not known which topic they came
+        from: give `to`. `OptionConflictError` for both a patch and a repair. A letter that cannot be sent stays open; the
+        report says why.
         """
         from forebay.deadletter.replay import Replayer
 
@@ -224,7 +245,10 @@ class DeadLetters:
         return report
 
     def recover(self, *, dry_run: bool = False) -> RecoveryReport:
-        """Write letters for what the rate limit kept out, as far as the topic still holds it."""
+        """Write letters for what the rate limit kept out, as far as the topic still holds it.
+
+        Blocks while those stretches of the topic are read again. The report says what is gone.
+        """
         with self._alone("recover"):
             report = self._owner.recover(self._reader().entries(), dry_run, self._progress)
         if not dry_run:

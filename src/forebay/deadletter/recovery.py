@@ -24,11 +24,12 @@ from forebay.kafka.admin import Cluster
 from forebay.kafka.offsets import Range
 from forebay.kafka.rows import RowDecoder
 from forebay.options import Options
+from forebay.tables import counted
 
 
-@dataclass
+@dataclass(repr=False)
 class RecoveryReport:
-    """What came back of what was kept out."""
+    """What came back of what the rate limit kept out; `DeadLetters.recover()` gives it."""
 
     source: str
     dry_run: bool = False
@@ -37,6 +38,19 @@ class RecoveryReport:
     gone: int = 0  # the topic has lost them
     changed: int = 0  # they are not bad any more: the source takes them now, or compaction took them away
     ranges: list[str] = field(default_factory=list)  # of those that are gone or changed
+
+    def __repr__(self) -> str:
+        verb = "would be written" if self.dry_run else "written"
+        more = "".join(
+            f", {count:,} {what}"
+            for what, count in (("gone", self.gone), ("not bad any more", self.changed))
+            if count
+        )
+        where = f": {', '.join(self.ranges)}" if self.ranges else ""
+        return (
+            f"<recovery of {self.source}: {counted(self.recovered, 'letter')} of {self.kept_out:,} kept out "
+            f"{verb}{more}{where}>"
+        )
 
 
 class Recovery:

@@ -41,6 +41,7 @@ from forebay.kafka.producer import KafkaProducer, OutgoingRecord
 from forebay.kafka.settings import connection_settings, translate
 from forebay.options import Options
 from forebay.pace import Pace
+from forebay.tables import counted, html_lines, html_table
 
 LETTERS = 500  # in one transaction: few enough to be over in a moment, many enough that its cost is shared
 BYTES = 8 << 20
@@ -63,9 +64,9 @@ class Replayed:
         return self.record.value
 
 
-@dataclass
+@dataclass(repr=False)
 class ReplayReport:
-    """What a replay did, or would do."""
+    """What a replay did, or would do; `DeadLetters.replay()` gives it."""
 
     source: str
     target: str
@@ -85,12 +86,34 @@ class ReplayReport:
     refused_count: int = 0
     examples: list[Replayed] = field(default_factory=list)
 
+    def __repr__(self) -> str:
+        return f"<{self._line()}>"
+
+    def _line(self) -> str:
+        sent = "would be sent" if self.dry_run else "sent"
+        more = {
+            "sent by a replay before": self.found,
+            "not open": self.not_open,
+            "left open by the repair": self.left,
+            "could not be sent": self.problem_count,
+            "would be refused again": self.refused_count,
+        }
+        parts = [f"{counted(self.sent, 'letter')} of {self.selected:,} {sent} to topic {self.target}"]
+        parts += [f"{count:,} {what}" for what, count in more.items() if count]
+        return f"replay of {self.source}: " + ", ".join(parts)
+
+    def _repr_html_(self) -> str:
+        shown = [*self.problems, *self.refused]
+        return (html_table(("letter", "why"), shown) if shown else "") + html_lines([self._line()])
+
     def trouble(self, entry: Entry, why: str) -> None:
+        """A letter that could not be sent, and stays open. The first of them are kept with their reasons."""
         self.problem_count += 1
         if len(self.problems) < PROBLEMS_KEPT:
             self.problems.append((entry.id, why))
 
     def refuses(self, entry: Entry, why: str) -> None:
+        """A letter that the source would refuse again. The first of them are kept with their reasons."""
         self.refused_count += 1
         if len(self.refused) < PROBLEMS_KEPT:
             self.refused.append((entry.id, why))

@@ -24,13 +24,21 @@ if TYPE_CHECKING:
 class DevStack:
     """A real Kafka broker (and registry) on free ports of 127.0.0.1, gone when the block ends.
 
-        with DevStack(registry=True) as stack:
-            stack.bootstrap_servers, stack.schema_registry_url
+        with forebay.DevStack(registry=True) as stack:
+            stack.create_topic("clicks", partitions=4)
+            stack.produce("clicks", [{"url": "/"}])
+            print(stack.bootstrap_servers, stack.schema_registry_url)
 
-    Data is temporary unless `data_dir` is given. `broker_properties` are Kafka server properties; the
-    listeners are called CLIENT, INTERNAL and CONTROLLER, and only CLIENT is handed out, so that SASL is
-    `{"listener.security.protocol.map": "CLIENT:SASL_PLAINTEXT,INTERNAL:PLAINTEXT,CONTROLLER:PLAINTEXT", …}`.
-    The servers end with this Python process, even if it is killed.
+    registry: start a schema registry, too, which takes some seconds longer
+    broker_port, registry_port: ports to use; free ones unless given
+    data_dir: where data is kept for the next time; a temporary folder unless given
+    broker_properties: Kafka server properties. The listeners are called CLIENT, INTERNAL and CONTROLLER, and only
+        CLIENT is handed out, so that SASL is
+        `{"listener.security.protocol.map": "CLIENT:SASL_PLAINTEXT,INTERNAL:PLAINTEXT,CONTROLLER:PLAINTEXT", …}`
+
+    Making it starts nothing. `start()` and `with` block until the servers answer. The first time they download them.
+    `JavaMissingError` without Java 17, `DownloadError` where that fails, `StackStartError` where a server does not come
+    up. The servers end with this Python process, even if it is killed.
     """
 
     def __init__(
@@ -51,6 +59,12 @@ class DevStack:
         self._broker: Broker | None = None
         self._registry: Registry | None = None
 
+    def __repr__(self) -> str:
+        if self._broker is None:
+            return "<forebay.DevStack, not started>"
+        registry = f", registry at {self._registry.url}" if self._registry else ""
+        return f"<forebay.DevStack: broker at {self.bootstrap_servers}{registry}>"
+
     @property
     def broker(self) -> Broker:
         """The broker, for tests of outages: `broker.kill()`, `broker.start()`."""
@@ -65,6 +79,7 @@ class DevStack:
 
     @property
     def bootstrap_servers(self) -> str:
+        """The broker's address, `127.0.0.1:port`. StackNotRunningError if it is not started."""
         return self.broker.bootstrap_servers
 
     @property
@@ -74,7 +89,10 @@ class DevStack:
         return self._registry.url if self._registry else None
 
     def start(self) -> DevStack:
-        """Start everything and return when it is ready; if one part fails, none stays."""
+        """Start everything and return when it is ready; if one part fails, none stays. Starting twice is harmless.
+
+        Blocks for some seconds, and for the download the first time.
+        """
         if self._broker is not None:
             return self
         root = self._data_dir
@@ -97,7 +115,7 @@ class DevStack:
         return self
 
     def stop(self) -> None:
-        """Stop everything and remove temporary data. Stopping twice is harmless."""
+        """Stop everything and remove temporary data; blocks until the servers have ended. Stopping twice is harmless."""
         services = [service for service in (self._broker, self._registry) if service is not None]
         try:
             each(services, "stop")
@@ -155,11 +173,11 @@ class DevStack:
         self.broker.kill()
 
     def start_broker(self) -> None:
-        """Bring it back on the same port, with the same data."""
+        """Bring it back on the same port, with the same data; blocks until it answers. StackStartError if it does not."""
         self.broker.start()
 
     def restart_broker(self) -> None:
-        """Stop it in order and start it again."""
+        """Stop it in order and start it again; blocks until it answers."""
         self.broker.stop()
         self.broker.start()
 

@@ -2,5 +2,6 @@
 
 from forebay.pool.pool import Pool
 from forebay.pool.record import Record
+from forebay.pool.stats import PartitionStats, PoolStats
 
-__all__ = ["Pool", "Record"]
+__all__ = ["PartitionStats", "Pool", "PoolStats", "Record"]

@@ -10,6 +10,7 @@ from typing import Any
 
 from forebay.errors import OptionConflictError, OptionValueError
 from forebay.kafka.options import KAFKA, PASS_THROUGH, shared
+from forebay.keywords import keyword, texts
 from forebay.options import BOOLEAN, TEXT, Option, Options, OptionTable, choice, integer
 from forebay.pool.completed import LIMIT
 from forebay.pool.crew import Order
@@ -152,13 +153,13 @@ POOL = OptionTable(
 
 
 def bind(given: Mapping[str, Any], config: str | Path | None = None) -> Options:
-    """Keywords before environment before file. A keyword's underscores are an option's dots."""
+    """Keywords before environment before file."""
     written = _from_file(config)
     for option in POOL.options:
-        text = os.environ.get(ENVIRONMENT + option.name.replace(".", "_").upper())
+        text = os.environ.get(ENVIRONMENT + keyword(option.name).upper())
         if text is not None:
             written[option.name] = text
-    written |= _texts(given)
+    written |= texts(POOL, given)
     return POOL.bind(written)
 
 
@@ -173,20 +174,4 @@ def _from_file(config: str | Path | None) -> dict[str, str]:
         raise OptionValueError(
             f"the pool's settings in {path} cannot be read: {error}", option="config"
         ) from None
-    return _texts(found.get("pool", found))
-
-
-def _texts(given: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
-    """Nested tables are dotted names: `kafka = {"client.id": "me"}` is `kafka.client.id`."""
-    found: dict[str, str] = {}
-    for name, value in given.items():
-        key = prefix + (name if prefix == "kafka." else name.replace("_", "."))
-        if isinstance(value, Mapping):
-            found |= _texts(value, key + ".")
-        elif isinstance(value, bool):
-            found[key] = str(value).lower()
-        elif isinstance(value, (list, tuple)):
-            found[key] = ",".join(str(item) for item in value)
-        elif value is not None:
-            found[key] = str(value)
-    return found
+    return texts(POOL, found.get("pool", found))

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from pathlib import Path
 from time import monotonic
-from typing import Any
+from typing import Any, Unpack
 
 from confluent_kafka import Consumer
 
@@ -31,6 +31,7 @@ from forebay.errors import (
 )
 from forebay.kafka.admin import Cluster
 from forebay.kafka.settings import CLIENT_LOG, consumer_settings
+from forebay.keywords import shown
 from forebay.pool.adaptive import Adaptive
 from forebay.pool.batches import BatchCrew
 from forebay.pool.commits import Commits
@@ -41,10 +42,11 @@ from forebay.pool.failures import FailurePolicy, Verdict, verdicts
 from forebay.pool.feed import Feed, as_error
 from forebay.pool.handlers import Adapted, Handler
 from forebay.pool.heavy import heavy
+from forebay.pool.keywords import PoolKeywords
 from forebay.pool.letters import Letters
 from forebay.pool.loop import run as run_loop
 from forebay.pool.metrics import PoolCollector
-from forebay.pool.options import bind
+from forebay.pool.options import POOL, bind
 from forebay.pool.record import Record
 from forebay.pool.stats import PoolStats, stats_of
 from forebay.pool.tracing import traced
@@ -83,22 +85,36 @@ class State(StrEnum):
 
 
 class Pool:
-    """Handles records of Kafka topics, many at a time.
+    """Handles records of Kafka topics, many at a time, and commits no offset before its record is done.
 
-    pool = forebay.Pool(bootstrap_servers="localhost:9092", topics=["orders"], group_id="billing", workers=100)
-    await pool.run(handler)          # an async function, or a plain one, which is run in threads
-    pool.serve(handler)              # the same, for a program that is nothing but this
+        pool = forebay.Pool(bootstrap_servers="localhost:9092", topics=["orders"], group_id="billing", workers=100)
 
-    A keyword is an option with underscores for dots (docs/pool.md); `config` names a TOML file of them. `errors` says
-    what is done at an exception: `errors={TimeoutError: "retry", ValueError: "dead_letter"}`.
+        async def handle(record: forebay.Record) -> None:
+            await charge(record.value)
+
+        await pool.run(handle)  # or, in a program that does nothing else: pool.serve(handle)
+
+    A handler is an async function, or a plain one, which runs in threads (or `processes`). A record is done when its
+    handler returns. One that raises is tried again, becomes a dead letter, is skipped, or halts the pool: `on_error`,
+    `max_attempts`, `dead_letter_topic` and `errors` decide. A crash repeats records that are not committed; it loses none.
+
+    Making a pool connects to nothing and does not block. An option that is unknown, missing or wrong raises an
+    `OptionError` here. `run()`, `serve()` and `start()` raise an `UnreachableError` where no broker answers within
+    `connect_timeout_ms`, an `UnknownTopicError` where a topic is missing, and a `PoolHaltedError` where too many
+    records fail. docs/pool.md says more.
     """
 
+    @shown(
+        POOL,
+        config="a TOML file with options, in a table [pool] or at the top; keywords win over it",
+        errors='what is done at an exception, by its class: {TimeoutError: "retry", ValueError: "dead_letter"}',
+    )
     def __init__(
         self,
         *,
         config: str | Path | None = None,
         errors: Mapping[type[BaseException], str] | None = None,
-        **settings: Any,
+        **settings: Unpack[PoolKeywords],
     ) -> None:
         self.options = bind(settings, config)
         self.name: str = self.options["name"] or self.options["group.id"]
@@ -131,7 +147,7 @@ class Pool:
     # -- what a user calls ---------------------------------------------------------------------------
 
     def handler(self, function: Handler) -> Handler:
-        """Decorator: the function that `run()`, `start()` and `async with` use if they are given none."""
+        """Decorator: the function that `run()`, `start()`, `serve()` and `async with` use if they are given none."""
         self._handler = function
         return function
 
@@ -139,7 +155,10 @@ class Pool:
         """Consume, handle, produce and commit in Kafka transactions: what `record.send()` is given is written exactly
         once, with the record's offset. Each running pool needs an id of its own; one that starts again, the same.
 
-        await pool.transactional("billing-1").run(handler)
+            await pool.transactional("billing-1").run(handler)
+
+        A transaction is committed every `interval_ms`; the broker ends one that is open for longer than `timeout_ms`.
+        Returns the pool itself. `PoolStateError` once it is started, `OptionConflictError` with `processes`.
         """
         if self.state is not State.new:
             raise PoolStateError(
@@ -153,7 +172,11 @@ class Pool:
         return self
 
     async def run(self, handler: Handler | None = None) -> None:
-        """Handle records until `stop()` is called, the task is cancelled, SIGTERM comes, or too much fails."""
+        """Handle records until `stop()` is called, the task is cancelled, SIGTERM comes, or too much fails.
+
+        Returns when what was being handled is done, committed, and the group is left. Raises what `start()` raises, a
+        `PoolHaltedError` when more than `max_errors` records have failed, and any `ConnectorError` that does not pass.
+        """
         await self.start(handler)
         try:
             with self._stopped_by_sigterm():
@@ -162,11 +185,15 @@ class Pool:
             await self.stop()
 
     def serve(self, handler: Handler | None = None) -> None:
-        """The same for a program that does nothing else, in an event loop of the pool's own (`loop.py`)."""
+        """`run()` for a program that does nothing else, in an event loop of the pool's own. Blocks until the pool ends."""
         run_loop(self.run(handler))
 
     async def start(self, handler: Handler | None = None) -> None:
-        """Connect, join the group and begin; returns when topics and brokers are known to be there."""
+        """Connect, join the group and begin; returns when topics and brokers are known to be there.
+
+        Waits for brokers up to `connect_timeout_ms`, then raises an `UnreachableError`; an `UnknownTopicError` or
+        `AuthError` comes at once. `PoolStateError` without a handler, or when the pool was started before.
+        """
         chosen = handler or self._handler
         if chosen is None:
             raise PoolStateError(
@@ -203,13 +230,17 @@ class Pool:
         self._watch = self._loop.create_task(self._watch_handlers())
 
     async def wait(self) -> None:
-        """Until the pool ends; raises why, if it was not asked to."""
+        """Until the pool ends; raises why, if it was not asked to. `PoolStateError` if it was not started."""
         if self.state is State.new:
             raise PoolStateError("the pool was not started yet")
         await asyncio.shield(self._ended)
 
     async def stop(self) -> None:
-        """Finish what is being handled, commit, leave the group. Call it as often as you like."""
+        """Finish what is being handled, commit, leave the group. Call it as often as you like.
+
+        Waits for handlers up to `shutdown_timeout_ms`; records of those that take longer are handled again by the next
+        pool. It raises nothing: why a pool has ended by itself is what `wait()` and `run()` raise.
+        """
         if self.state is State.running:
             self._begin_to_stop()
         if self.state is State.stopping:
@@ -229,7 +260,7 @@ class Pool:
             await self.wait()
 
     def stats(self) -> PoolStats:
-        """How the pool fares, now."""
+        """How the pool fares, now. Asks nobody and does not block. `PoolStateError` if it was never started."""
         return stats_of(self)
 
     def collector(self) -> PoolCollector:

@@ -49,14 +49,17 @@ class Record:
 
     @property
     def topic(self) -> str:
+        """The topic that it was read from."""
         return self._message.topic()  # type: ignore[no-any-return]
 
     @property
     def partition(self) -> int:
+        """The partition of that topic."""
         return self._message.partition()  # type: ignore[no-any-return]
 
     @property
     def offset(self) -> int:
+        """Its place in the partition."""
         return self._message.offset()  # type: ignore[no-any-return]
 
     @property
@@ -66,10 +69,12 @@ class Record:
 
     @property
     def key(self) -> bytes | None:
+        """The key's bytes, whatever the format; None if it has none."""
         return self._message.key()  # type: ignore[no-any-return]
 
     @property
     def value(self) -> Any:
+        """What the pool's format makes of the value; without a format, its bytes. None of a tombstone."""
         try:
             return self._value
         except AttributeError:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from time import monotonic
 from typing import TYPE_CHECKING
+
+from forebay.tables import counted, html_lines, html_table
 
 if TYPE_CHECKING:
     from forebay.pool.pool import Pool
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class PartitionStats:
-    """One assigned partition."""
+    """One assigned partition of a running pool."""
 
     topic: str
     partition: int
@@ -24,10 +26,17 @@ class PartitionStats:
     paused: bool
     heavy: bool  # so far behind that it is bounded to 'heavy.workers'
 
+    def __repr__(self) -> str:
+        marks = "".join(f", {name}" for name in ("paused", "heavy") if getattr(self, name))
+        return (
+            f"<partition {self.topic}/{self.partition}: lag {_known(self.lag)} (read to {_known(self.position)}, done to "
+            f"{_known(self.frontier)}, committed {_known(self.committed)}){marks}>"
+        )
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, repr=False)
 class PoolStats:
-    """Counts are since the pool was started."""
+    """How a pool fares at one moment, as `Pool.stats()` gives it. Counts are since the pool was started."""
 
     name: str
     state: str
@@ -51,6 +60,32 @@ class PoolStats:
         """Over all assigned partitions; None while that of one is not known, or none is assigned."""
         lags = [one.lag for one in self.partitions if one.lag is not None]
         return sum(lags) if lags and len(lags) == len(self.partitions) else None
+
+    def __repr__(self) -> str:
+        return f"<{self._line()}>"
+
+    def _line(self) -> str:
+        parts = [
+            f"pool {self.name}: {self.state} for {self.seconds:,.1f} s",
+            f"{self.completed:,} done",
+            f"lag {_known(self.lag)} in {counted(len(self.partitions), 'partition')}",
+            f"{self.workers:,} of {self.worker_limit:,} workers busy",
+            f"{self.queued:,} queued",
+        ]
+        failures = {
+            "retried": self.retries,
+            "dead-lettered": self.dead_letters,
+            "skipped": self.skipped,
+            "halted": self.halted,
+            "commits failed": self.commit_failures,
+        }
+        return ", ".join([*parts, *(f"{count:,} {name}" for name, count in failures.items() if count)])
+
+    def _repr_html_(self) -> str:
+        columns = [field.name for field in fields(PartitionStats)]
+        rows = ([getattr(each, name) for name in columns] for each in self.partitions)
+        table = html_table(columns, rows) if self.partitions else ""
+        return table + html_lines([self._line()])
 
 
 def stats_of(pool: Pool) -> PoolStats:
@@ -88,3 +123,7 @@ def stats_of(pool: Pool) -> PoolStats:
         handler_seconds=crew.total_s,
         partitions=partitions,
     )
+
+
+def _known(value: int | None) -> str:
+    return "unknown" if value is None else f"{value:,}"

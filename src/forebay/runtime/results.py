@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import html
 import io
-import json
 import shutil
 import sys
 from collections import namedtuple
@@ -17,6 +15,8 @@ from rich.console import Console
 from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
+
+from forebay.tables import html_lines, html_table, text
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -57,9 +57,15 @@ def _is_number(value: Any) -> bool:
 class Result:
     """The rows of a query, or of a SHOW or DESCRIBE. A query runs once, when its rows are first asked for.
 
-    `frame` makes it a query of Spark's. `answer` works out so many rows, or all, without; it has None where they turn
+        db.sql("SELECT * FROM bars").show()  # or .arrow() .pl() .df() .fetchall() .rows()
+        for row in db.sql("SELECT symbol, volume FROM bars"):
+            print(row.symbol, row.volume)
+
+    Whatever asks for rows blocks until the query is done, and raises a `SelectFailedError` where Spark cannot work it
+    out. `notes` are lines that go under the table; `done` says what a statement did that returns no rows.
+
+    Inside: `frame` makes it a query of Spark's. `answer` works out so many rows, or all, without; it has None where they turn
     out to be Spark's.
-    `notes` are lines that go under the table; `done` says what a statement did that returns no rows.
     """
 
     def __init__(
@@ -82,9 +88,11 @@ class Result:
 
     @classmethod
     def of(cls, columns: Sequence[str], rows: Sequence[Sequence[Any]], notes: Sequence[str] = ()) -> Result:
+        """A result of rows that are there already."""
         return cls(plain=Plain(tuple(columns), [tuple(row) for row in rows]), notes=notes)
 
     def arrow(self) -> pa.Table:
+        """All rows as an Arrow table. Blocks until the query is done; the second call has them at once."""
         if self._table is None:
             if self._plain is not None:
                 self._table = self._plain.arrow()
@@ -105,15 +113,17 @@ class Result:
         return collect(frame if limit is None else lambda: frame().limit(limit))
 
     def spark(self) -> DataFrame:
-        """The query as a Spark DataFrame that has not run yet."""
+        """The query as a Spark DataFrame that has not run yet. Starts Spark; TypeError where the statement is no query."""
         if self._frame is None:
             raise TypeError("this statement is not a query")
         return self._frame()
 
     def df(self) -> pd.DataFrame:
+        """All rows as a pandas DataFrame. Blocks until the query is done."""
         return self.arrow().to_pandas()  # type: ignore[no-any-return]
 
     def pl(self) -> pl.DataFrame:
+        """All rows as a Polars DataFrame. Blocks until the query is done."""
         import polars
 
         found = polars.from_arrow(self.arrow())
@@ -121,12 +131,14 @@ class Result:
         return found
 
     def fetchall(self) -> list[tuple[Any, ...]]:
+        """All rows as tuples of Python values. Blocks until the query is done."""
         if self._plain is not None:
             return list(self._plain.rows)
         columns = [column.to_pylist() for column in self.arrow().columns]
         return list(zip(*columns, strict=True)) if columns else []
 
     def rows(self) -> list[dict[str, Any]]:
+        """All rows as dictionaries by column. Blocks until the query is done."""
         return self._head(None)
 
     def __len__(self) -> int:
@@ -221,14 +233,9 @@ class Result:
         lines = [self.done] if self.done else []
         table = ""
         if columns := first._columns():
-            names = "".join(f"<th>{html.escape(name)}</th>" for name in columns)
-            body = "".join(
-                "<tr>" + "".join(f"<td>{html.escape(text(value))}</td>" for value in row.values()) + "</tr>"
-                for row in first._head(HEAD_ROWS)
-            )
-            table = f"<table><thead><tr>{names}</tr></thead><tbody>{body}</tbody></table>"
+            table = html_table(list(columns), (row.values() for row in first._head(HEAD_ROWS)))
             lines.append(self._more(first))
-        return table + "<br>".join(html.escape(line) for line in (*lines, *self.notes))
+        return table + html_lines((*lines, *self.notes))
 
     def __repr__(self) -> str:
         first = self.head()
@@ -252,20 +259,3 @@ def _upright(row: Mapping[str, Any]) -> Table:
     for name, value in row.items():
         grid.add_row(name, Text(text(value)))
     return grid
-
-
-def text(value: Any) -> str:
-    """A value as a person reads it in a table."""
-    if value is None:
-        return "NULL"
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, bytes):
-        return "0x" + value.hex()
-    if isinstance(value, Mapping | list):
-        return json.dumps(value, default=str)
-    if hasattr(value, "isoformat"):
-        return str(value.isoformat(sep=" ") if hasattr(value, "hour") else value.isoformat()).replace(
-            "+00:00", ""
-        )
-    return str(value)

@@ -64,14 +64,29 @@ def connect(
 ) -> Session:
     """Open a session on a home directory: what was created there before is there again.
 
-    Spark starts when it is first needed. Close the session, or use it in a `with` block: closing
-    finishes the batches in flight and commits their offsets.
+        with forebay.connect(home=".forebay") as db:
+            db.execute("CREATE SOURCE clicks (url STRING) FROM KAFKA (brokers = 'localhost:9092', topic = 'clicks')")
+            db.execute("CREATE MATERIALIZED VIEW hits AS SELECT url, count(*) AS n FROM clicks GROUP BY url")
+            db.wait(until_caught_up=True, timeout=60)
+            db.sql("SELECT * FROM hits").show()
+
+    home: the directory that keeps definitions, checkpoints and tables; made if it is not there
+    master: where Spark runs: `local[*]` is this machine with all its cores, `spark://…` and `yarn` are clusters
+    spark_conf: settings of Spark, `{"spark.driver.memory": "4g"}`; they cannot change a Spark that runs already
+    registry: the connectors that sources may name; those that are installed unless given
+
+    It does not block: Spark starts when it is first needed, which takes some seconds, and brokers are asked when a
+    statement needs them. Close the session, or use it in a `with` block: closing finishes the batches in flight and
+    commits their offsets.
     """
     return Session(Path(home), master, dict(spark_conf or {}), registry or default_registry())
 
 
 class Session:
-    """Statements in, tables out; the queries of its views run until it is closed."""
+    """Statements in, tables out; the queries of its views run until it is closed. `forebay.connect()` makes one.
+
+    Every method raises a `SessionClosedError` once the session is closed, but `close()`.
+    """
 
     def __init__(
         self, home: Path, master: str, spark_conf: dict[str, str], registry: ConnectorRegistry
@@ -116,6 +131,7 @@ class Session:
 
     @property
     def closed(self) -> bool:
+        """Whether `close()` was called."""
         return self._closed
 
     @property
@@ -151,20 +167,29 @@ class Session:
     # -- statements ----------------------------------------------------------------------------------
 
     def execute(self, script: str) -> list[Result]:
-        """Run statements separated by semicolons; the first that fails ends it and leaves nothing of itself."""
+        """Run statements separated by semicolons; the first that fails ends it and leaves nothing of itself.
+
+        Blocks until all are done. A view is created when its query runs, not when it has caught up: `wait()` is for that.
+        A `StatementError` shows what is wrong and where in the script; an `UnreachableError` or another
+        `ConnectorError` says what of a source cannot be read.
+        """
         return list(self.each(script))
 
     def each(self, script: str, *, skip: int = 0) -> Iterator[Result]:
-        """The same, with each result as soon as it is there: one that fails takes away none of those before it.
+        """`execute()`, with each result as soon as it is there: one that fails takes away none of those before it.
 
-        The first `skip` statements are left out: somebody else has run them.
+        A statement runs when its result is asked for. The first `skip` statements are left out: somebody else has run
+        them. Raises what `execute()` raises.
         """
         self._check_open()
         for statement in language.parse(script)[skip:]:
             yield self._run(statement, script)
 
     def sql(self, text: str) -> Result:
-        """Run one statement: `.show()`, `.arrow()`, `.pl()`, `.df()` or `.fetchall()` its result."""
+        """Run one statement: `.show()`, `.arrow()`, `.pl()`, `.df()` or `.fetchall()` its result.
+
+        A SELECT is checked here and runs when its rows are first asked for. Raises what `execute()` raises.
+        """
         self._check_open()
         return self._run(language.parse_one(text), text)
 
@@ -364,13 +389,20 @@ class Session:
     # -- watching ------------------------------------------------------------------------------------
 
     def start_all(self) -> list[str]:
-        """Start every view of this home that is not running and was not stopped by STOP VIEW; returns what happened."""
+        """Start every view of this home that is not running and was not stopped by STOP VIEW; returns what happened.
+
+        Blocks until their queries run. A view that cannot be started raises why, and those after it are not started.
+        """
         self._check_open()
         with self._lock, ours():
             return [self._views.start(view) for view in self._views.resting()]
 
     def subscribe(self, view: str, *, after: int | None = None, timeout: float | None = None) -> Subscription:
-        """Follow a view's changes as Arrow batches; see `Subscription` for how to resume."""
+        """Follow a view's changes as Arrow batches; see `Subscription` for how to resume.
+
+        Returns at once; iterating blocks until the next change, or until nothing has come for `timeout` seconds. It
+        raises the error of the view's query where that fails here. `UnknownObjectError` if there is no such view.
+        """
         self._check_open()
 
         def check() -> None:
@@ -382,15 +414,21 @@ class Session:
         return Subscription(self._views.table(view), after=after, timeout=timeout, check=check)
 
     def sources(self) -> list[SourceStatus]:
+        """What sources there are, and how they fare, from the catalog: no broker is asked. Notebooks show a table."""
         self._check_open()
         return Listing(SourceStatus, self._describer.sources())
 
     def queries(self) -> list[QueryStatus]:
+        """The views' queries with state and counts, also of those that another process runs; of this session's own with
+        lag and rate. No broker is asked. Notebooks show a table."""
         self._check_open()
         return Listing(QueryStatus, self._describer.queries())
 
     def lag(self) -> list[SourceLag]:
-        """How far each source's group is behind, partition by partition, as the brokers see it now."""
+        """How far each source's group is behind, partition by partition, as the brokers see it now.
+
+        Blocks until they answer; an `UnreachableError` where they do not.
+        """
         self._check_open()
         return Listing(SourceLag, self._describer.lag())
 
@@ -401,13 +439,20 @@ class Session:
 
         `topic` names another dead-letter topic than the one that the source writes to now; and that of somebody who is
         no source of this home, a pool by its name, whose brokers `options` has: `{"bootstrap.servers": "…"}`.
+        No letter is read before they are iterated over, but the brokers of a `topic` are asked whether it is there:
+        `UnknownTopicError`, `UnreachableError`. `UnknownObjectError` if there is no such source, and no `topic`;
+        `UnsupportedSqlError` if the source writes no letters.
         """
         self._check_open()
         owner = owner_of(source, self._sources, self._catalog, topic, options)
         return DeadLetters(owner, self._outcomes, self.home)
 
     def dead_letters_in(self, topic: str, *, options: Mapping[str, str] | None = None) -> list[DeadLetters]:
-        """The letters of everybody who has some in a topic, by who wrote them."""
+        """The letters of everybody who has some in a topic, by who wrote them.
+
+        Blocks while the topic is read from end to end. `UnknownTopicError` if it is not there, `UnreachableError` where no
+        broker answers.
+        """
         self._check_open()
         owners = owners_in(topic, self._sources, self._catalog, options)
         return [DeadLetters(owner, self._outcomes, self.home) for owner in owners]
@@ -415,8 +460,8 @@ class Session:
     def wait(self, *, until_caught_up: bool = True, timeout: float | None = None) -> None:
         """Until all that the topics hold now is in the views, and the groups know of it.
 
-        With `until_caught_up=False`: until a query fails or the time is over. A failed query's error is
-        raised here.
+        With `until_caught_up=False`: until a query fails or the time is over. A failed query's error is raised here,
+        a `QueryFailedError` or what it failed with; a `WaitTimeoutError` where the views have not caught up in time.
         """
         self._check_open()
         deadline = None if timeout is None else time.monotonic() + timeout
@@ -431,7 +476,7 @@ class Session:
             time.sleep(WATCH_S)
 
     def check(self) -> None:
-        """Raise the error of a query that failed, if one did."""
+        """Raise the error of a query that failed, if one did. Does not block."""
         for query in list(self._views.running.values()):
             query.raise_if_failed()
 
@@ -498,7 +543,11 @@ class Session:
     # -- ending --------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Finish the batches in flight, commit their offsets, stop. Safe to call twice."""
+        """Finish the batches in flight, commit their offsets, stop; a Spark that the session started ends. Safe to call twice.
+
+        Blocks until the batches are done. Offsets that cannot be committed within some seconds are not an error: the
+        next session goes on from the checkpoint, and commits them.
+        """
         with self._lock:
             if self._closed:
                 return

@@ -72,10 +72,21 @@ class Piece(InputPartition):
 
 
 class ForebaySource(DataSource):
-    """What Spark instantiates for format "forebay"."""
+    """Kafka topics as a data source of any PySpark session, without the SQL.
+
+        spark.dataSource.register(forebay.ForebaySource)
+        stream = (
+            spark.readStream.format("forebay").schema("id BIGINT, name STRING")
+            .option("bootstrap.servers", "localhost:9092").option("topic", "users").option("group.id", "g").load()
+        )
+
+    It takes the options of CREATE SOURCE under the same names. Spark makes it; what is wrong with an option is raised
+    when the stream is started, or the table is read.
+    """
 
     @classmethod
     def name(cls) -> str:
+        """What `format(…)` takes: "forebay"."""
         return FORMAT
 
     def schema(self) -> StructType:
@@ -112,9 +123,11 @@ class ForebaySource(DataSource):
         return schema
 
     def streamReader(self, schema: StructType) -> ForebayStreamReader:
+        """For `readStream`: Spark calls it."""
         return ForebayStreamReader(self._for_workers(schema), dict(self.options), schema)
 
     def reader(self, schema: StructType) -> ForebayBatchReader:
+        """For `read`: all that the topics hold now, from the beginning unless `startup.mode` is given. Spark calls it."""
         config = self._for_workers(schema)
         config = default_registry().get(config.connector).as_table(config)
         return ForebayBatchReader(config, dict(self.options), schema)

@@ -38,6 +38,10 @@ class Subscription:
         self._check = check
         self._closed = False
 
+    def __repr__(self) -> str:
+        state = "closed" if self._closed else f"after version {self.position}"
+        return f"<forebay.Subscription {self._table.path.name}, {state}>"
+
     def __enter__(self) -> Subscription:
         return self
 
@@ -47,6 +51,7 @@ class Subscription:
         self.close()
 
     def close(self) -> None:
+        """End the iteration, from any thread: it stops before its next batch."""
         self._closed = True
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
