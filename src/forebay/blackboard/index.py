@@ -7,7 +7,6 @@ anew or has lost records is begun again, and all of it if it may have missed a t
 
 from __future__ import annotations
 
-import fcntl
 import json
 import logging
 import sqlite3
@@ -19,14 +18,18 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
-from typing import IO, Any
+from typing import TYPE_CHECKING, Any
 
+from forebay import locks
 from forebay.blackboard.artifact import decode_fields, micros
 from forebay.blackboard.records import AGENT, CONSUMPTION, MARK, consumption_key
 from forebay.blackboard.shapes import parse_quickly
 from forebay.blackboard.stats import Refusals
 from forebay.blackboard.topics import TOMBSTONE_MS, Topics
 from forebay.errors import AlreadyRunningError, ArtifactError
+
+if TYPE_CHECKING:
+    from filelock import BaseFileLock
 
 log = logging.getLogger("forebay.blackboard")
 
@@ -103,17 +106,14 @@ class Index:
         self._glancer = self._connect()
         self._glancing = threading.Lock()
 
-    def _hold(self) -> IO[str]:
-        handle = self.path.with_name(self.path.name + ".lock").open("a")
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            handle.close()
+    def _hold(self) -> BaseFileLock:
+        held = locks.take(self.path.with_name(self.path.name + ".lock"))
+        if held is None:
             raise AlreadyRunningError(
                 f"the index '{self.path}' is in use by another process",
                 remedy="give each process an 'index.path' of its own, or none",
-            ) from None
-        return handle
+            )
+        return held
 
     def _connect(self) -> sqlite3.Connection:
         db = sqlite3.connect(self.path, check_same_thread=False, isolation_level=None, timeout=30)
@@ -133,7 +133,7 @@ class Index:
         with self._glancing:
             self._glancer.close()
         self._writer.close()
-        self._held.close()
+        self._held.release()
         if self._folder is not None:
             self._folder.cleanup()
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import logging
 import shlex
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 from urllib.parse import quote
 
+from forebay import locks
 from forebay.deadletter.entry import Condition, Entry, batch_of, everything, schema
 from forebay.deadletter.identity import Identity
 from forebay.deadletter.letter import Letter
@@ -267,15 +267,16 @@ class DeadLetters:
         folder = self._home / "dead_letters"
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         # A pool's name may hold anything, slashes as well.
-        with (folder / f"{quote(self._owner.key, safe='@')}.lock").open("a") as handle:
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise AlreadyRunningError(
-                    f"somebody else replays, discards or recovers letters of '{self.source}' now",
-                    remedy=f"{verb} them when that is over",
-                ) from None
+        held = locks.take(folder / f"{quote(self._owner.key, safe='@')}.lock")
+        if held is None:
+            raise AlreadyRunningError(
+                f"somebody else replays, discards or recovers letters of '{self.source}' now",
+                remedy=f"{verb} them when that is over",
+            )
+        try:
             yield
+        finally:
+            held.release()
 
 
 def _chunks(entries: Iterable[Entry]) -> Iterator[list[Entry]]:
