@@ -18,7 +18,7 @@ import pyarrow as pa
 import pytest
 from rich.console import Console
 
-from forebay.backoff import MAX_MS, MIN_MS, Backoff, with_backoff
+from forebay.backoff import MAX_MS, MIN_MS, Backoff, wait_ms, with_backoff
 from forebay.catalog import QueryState
 from forebay.cli.output import Output, plain, show
 from forebay.connectors.contract import Offsets, SourceCheckpoint, SourceConfig
@@ -144,6 +144,23 @@ def test_only_an_unreachable_system_is_waited_for() -> None:
 
     with pytest.raises(UnreachableError):
         with_backoff(never, timeout_s=0.25)
+
+
+def test_what_is_waited_for_and_how_often_can_be_said() -> None:
+    tried: list[int] = []
+
+    def missing() -> str:
+        tried.append(1)
+        raise AuthError("no")
+
+    with pytest.raises(AuthError):
+        with_backoff(missing, on=AuthError, tries=2, timeout_s=None)
+    assert len(tried) == 2
+
+
+def test_a_wait_stays_within_its_limit_after_any_number_of_failures() -> None:
+    assert [wait_ms(failures, 3, 10) for failures in (1, 2, 3, 1_000_000)] == [3, 6, 10, 10]
+    assert wait_ms(1_000_000, 0, 10) == 0
 
 
 class _Flaky(DatagenSource):

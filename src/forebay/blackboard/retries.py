@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from forebay.backoff import wait_ms
 from forebay.deadletter.letter import REPLAY_ID, Letter
 from forebay.deadletter.stacktrace import stacktrace_of
 from forebay.errors import ArtifactError
@@ -31,7 +32,7 @@ class RetryPolicy:
 
     def wait_ms(self, failed: int) -> int:
         """After this many failures. The same for all, so that a retry topic is in the order in which it is due."""
-        return int(min(self.backoff_max_ms, self.backoff_ms * 2 ** (failed - 1)))
+        return wait_ms(failed, self.backoff_ms, self.backoff_max_ms)
 
     @property
     def topics(self) -> int:

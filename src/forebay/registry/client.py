@@ -20,7 +20,7 @@ from confluent_kafka.schema_registry.common._httpx_compat import httpx
 from confluent_kafka.schema_registry.error import SchemaRegistryError
 
 from forebay import patience
-from forebay.backoff import Backoff, with_backoff
+from forebay.backoff import with_backoff
 from forebay.errors import (
     AuthError,
     ConnectorError,
@@ -91,18 +91,13 @@ class Registry:
         return None if known is None else _schema_of(known)
 
     def _look(self, schema_id: int) -> RegisteredSchema:
-        backoff = Backoff()
-        doing = f"asking for schema id {schema_id}"
-        for look in range(LOOKS):
-            try:
-                found = self._complete(schema_id, self._ask(doing, self._client.get_schema, schema_id))
-                self._memory.keep(f"id {schema_id}", asdict(found))
-                return found
-            except UnknownObjectError:
-                if look == LOOKS - 1:
-                    raise
-                time.sleep(backoff.failed())
-        raise AssertionError
+        def look() -> RegisteredSchema:
+            doing = f"asking for schema id {schema_id}"
+            return self._complete(schema_id, self._ask(doing, self._client.get_schema, schema_id))
+
+        found = with_backoff(look, on=UnknownObjectError, tries=LOOKS, timeout_s=None)
+        self._memory.keep(f"id {schema_id}", asdict(found))
+        return found
 
     def _complete(self, schema_id: int, schema: Schema) -> RegisteredSchema:
         found: dict[tuple[str, int], tuple[str, str]] = {}
