@@ -28,15 +28,23 @@ from forebay.errors import (
     AuthError,
     CommitError,
     ForebayError,
+    MissingOptionError,
+    OptionValueError,
+    Position,
     QueryFailedError,
+    StatementError,
     UnreachableError,
+    UnsupportedSqlError,
 )
 from forebay.runtime import checkpoints
 from forebay.runtime.commits import GroupCommitter
+from forebay.runtime.definitions import view_statement
 from forebay.runtime.lock import ViewLock
+from forebay.runtime.placing import placed
 from forebay.runtime.positions import earlier
 from forebay.runtime.query import RunningQuery
 from forebay.runtime.results import Result
+from forebay.sql import parse_one, plan
 from forebay.views.paths import ViewPaths
 
 
@@ -109,6 +117,44 @@ def test_a_lock_may_be_released_by_two_threads_at_once(tmp_path: Path) -> None:
             both = [threads.submit(lambda: (start.wait(), lock.release())) for _ in range(2)]  # noqa: B023
             for each in both:
                 each.result(10)
+
+
+def test_what_the_catalog_holds_is_parsed_once_for_each_text() -> None:
+    text = "CREATE MATERIALIZED VIEW v AS SELECT a, count(*) AS n FROM s GROUP BY a"
+    statement = view_statement(text)
+    assert view_statement("".join(text)) is statement
+    assert view_statement(text.replace("AS n", "AS m")) != statement
+    # That is safe only as long as nobody changes what was parsed.
+    before = repr(statement.query)
+    assert plan(statement.query, statement.emit) == plan(statement.query, statement.emit)
+    assert repr(statement.query) == before
+
+
+PLACED = (
+    "CREATE SOURCE s (a INT) FROM KAFKA (topic = 't') ON ERROR = 'dead_letter' WITH (dead_letter_topic = 'd')"
+)
+
+
+@pytest.mark.parametrize(
+    ("error", "place"),
+    [
+        (OptionValueError("wrong", option="topic"), "topic = 't'"),
+        (OptionValueError("wrong", option="dead_letter_topic"), "dead_letter_topic"),
+        (OptionValueError("wrong", option="elsewhere"), "CREATE"),
+        (MissingOptionError("none", option="topic"), "CREATE"),
+        (MissingOptionError("none", option="dead_letter_topic"), "ON ERROR"),
+        (UnsupportedSqlError("no"), "CREATE"),
+        (UnsupportedSqlError("no", position=Position(1, 8, 6), statement="…"), "SOURCE"),
+    ],
+)
+def test_an_error_is_placed_at_the_option_it_names_or_else_at_the_statement(
+    error: StatementError, place: str
+) -> None:
+    with pytest.raises(StatementError) as raised, placed(parse_one(PLACED)):
+        raise error
+    assert raised.value is error
+    assert error.position is not None
+    assert error.position.column == PLACED.index(place) + 1
 
 
 def test_backoff_starts_at_100_ms_doubles_and_ends_at_30_s() -> None:

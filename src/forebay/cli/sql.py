@@ -51,7 +51,7 @@ def _results(home: Path, master: str, script: str) -> Iterator[Result]:
     done = 0
     with Home(home) as found:
         for statement in parse(script):
-            result = found.run(statement, script)
+            result = found.run(statement)
             if result is None:
                 break
             yield result
