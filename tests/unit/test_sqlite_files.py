@@ -12,7 +12,7 @@ import pytest
 
 from forebay.blackboard.index import FORM, Index
 from forebay.blackboard.options import bind
-from forebay.blackboard.topics import Topics
+from forebay.blackboard.topics import BoardTopics
 from forebay.catalog import Catalog, Definition, QueryState
 from forebay.connectors.contract import Stretch
 from forebay.deadletter.identity import Identity
@@ -263,7 +263,7 @@ def test_an_index_of_any_other_form_is_begun_again(form: int, tmp_path: Path) ->
             "CREATE TABLE of_old (a); CREATE INDEX artifacts_created ON artifacts (id);"
             f"PRAGMA user_version = {form}"
         )
-    index = Index(Topics.of(bind({})), path)
+    index = Index(BoardTopics.of(bind({})), path)
     try:
         assert index.rows("SELECT id FROM artifacts") == []
         assert index.rows("SELECT name FROM sqlite_master WHERE name = 'of_old'") == []

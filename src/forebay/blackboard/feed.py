@@ -16,10 +16,11 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from forebay.backoff import Backoff, with_backoff
-from forebay.blackboard.index import Fed, Index, Partition
-from forebay.blackboard.topics import Topics
+from forebay.blackboard.index import Fed, Index
+from forebay.blackboard.topics import BoardTopics
 from forebay.errors import AuthError, ForebayError, IndexBehindError, UnreachableError
 from forebay.kafka.admin import Cluster, partitions_of
+from forebay.kafka.offsets import Partition
 from forebay.kafka.settings import CLIENT_LOG, connection_settings, translate
 from forebay.options import Options
 from forebay.threads import keep_running
@@ -39,10 +40,10 @@ class _LogLostError(Exception):
         self.topic = topic
 
 
-class Feed:
+class IndexFeed:
     """From start() to close()."""
 
-    def __init__(self, options: Options, topics: Topics, index: Index) -> None:
+    def __init__(self, options: Options, topics: BoardTopics, index: Index) -> None:
         self._options = options
         self._index = index
         self._names = topics.indexed

@@ -25,16 +25,15 @@ from forebay.blackboard.artifact import decode_fields, micros
 from forebay.blackboard.records import AGENT, CONSUMPTION, MARK, consumption_key
 from forebay.blackboard.shapes import parse_quickly
 from forebay.blackboard.stats import Refusals
-from forebay.blackboard.topics import TOMBSTONE_MS, Topics
+from forebay.blackboard.topics import TOMBSTONE_MS, BoardTopics
 from forebay.errors import AlreadyRunningError, ArtifactError
+from forebay.kafka.offsets import Partition
 from forebay.sqlite import rebuild, transaction
 
 if TYPE_CHECKING:
     from filelock import BaseFileLock
 
 log = logging.getLogger("forebay.blackboard")
-
-Partition = tuple[str, int]
 
 FORM = 2  # of the tables and of what may be in them: a file of another form is begun again
 _SCHEMA = """
@@ -91,7 +90,9 @@ class Fed:
 class Index:
     """One writer (the feed) and any number of readers in this process; one process a file."""
 
-    def __init__(self, topics: Topics, path: Path | None = None, refusals: Refusals | None = None) -> None:
+    def __init__(
+        self, topics: BoardTopics, path: Path | None = None, refusals: Refusals | None = None
+    ) -> None:
         self._topics = topics
         self._refusals = refusals or Refusals()
         self._folder = None if path else tempfile.TemporaryDirectory(prefix="forebay-board-")

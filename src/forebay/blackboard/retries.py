@@ -11,7 +11,7 @@ from forebay.deadletter.stacktrace import stacktrace_of
 from forebay.errors import ArtifactError
 
 Headers = Sequence[tuple[str, bytes | None]]
-Place = tuple[str, int, int]
+RecordPlace = tuple[str, int, int]
 
 AGENT = "forebay.agent"
 ATTEMPT = "forebay.retry.attempt"
@@ -48,7 +48,7 @@ class Job:
     failed: int  # how often it was tried before
     due_ms: int
     replay: str
-    origin: Place  # where the artifact first came from
+    origin: RecordPlace  # where the artifact first came from
 
     def next(self, agent: str, due_ms: int) -> Job:
         return replace(self, agent=agent, failed=self.failed + 1, due_ms=due_ms)
@@ -59,7 +59,7 @@ def agent_of(headers: Headers) -> str | None:
     return next((data.decode(errors="replace") for name, data in headers if name == AGENT and data), None)
 
 
-def job_of(headers: Headers, place: Place) -> Job:
+def job_of(headers: Headers, place: RecordPlace) -> Job:
     """Of any record that holds an artifact."""
     told = {name: data.decode(errors="replace") for name, data in headers if data is not None}
     try:

@@ -36,7 +36,7 @@ class AgentStats:
 
 
 @dataclass
-class Stats:
+class OrchestratorStats:
     """Of one orchestrator, since its start."""
 
     agents: dict[tuple[str, int], AgentStats] = field(default_factory=dict)

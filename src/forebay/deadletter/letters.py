@@ -20,7 +20,7 @@ from forebay.deadletter.outcomes import Outcomes, State, mark_of
 from forebay.deadletter.owners import Owner
 from forebay.deadletter.reader import Letterbox, LetterReader, Place, Progress, silent
 from forebay.deadletter.repair import Repair, checked, function, merge_patch
-from forebay.deadletter.stats import Stats, count
+from forebay.deadletter.stats import LetterStats, count
 from forebay.errors import (
     AlreadyRunningError,
     MissingOptionError,
@@ -126,7 +126,7 @@ class DeadLetters:
         self._owner.check()
         return self._owner.explain(self.get(id), self.flags)
 
-    def stats(self) -> Stats:
+    def stats(self) -> LetterStats:
         return count(self)
 
     def kept_out(self) -> int:

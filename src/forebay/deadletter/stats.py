@@ -13,7 +13,7 @@ FIELDS_KEPT = 1_000  # a path may hold a key of the record's own, and then each 
 
 
 @dataclass
-class Stats:
+class LetterStats:
     """Counters over the letters of one source or of several."""
 
     total: int = 0
@@ -36,8 +36,8 @@ class Stats:
             self.fields[letter.field] += 1
 
 
-def count(entries: Iterable[Entry]) -> Stats:
-    stats = Stats()
+def count(entries: Iterable[Entry]) -> LetterStats:
+    stats = LetterStats()
     for entry in entries:
         stats.add(entry)
     return stats

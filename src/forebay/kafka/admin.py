@@ -33,6 +33,7 @@ from confluent_kafka.admin import (
 from forebay import patience
 from forebay.errors import AuthError, CommitError, ForebayError, UnknownTopicError, UnreachableError
 from forebay.kafka import causes
+from forebay.kafka.offsets import Partition
 from forebay.kafka.probe import LIMIT_S, Probe
 from forebay.kafka.settings import (
     AWAY,
@@ -48,7 +49,6 @@ from forebay.kafka.settings import (
 from forebay.options import Options
 
 T = TypeVar("T")
-Partition = tuple[str, int]
 REQUEST_TIMEOUT_S = 10.0  # long enough for a broker in a long GC pause, short enough to try again soon
 DOWN_S = 1.0  # brokers that refuse connections for this long are away; a name may have a second address
 GLANCE_S = 0.05  # how often a request that waits looks whether the connection was refused

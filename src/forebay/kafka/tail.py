@@ -9,9 +9,9 @@ from datetime import UTC, datetime
 from confluent_kafka import Message
 
 from forebay.errors import OptionValueError
-from forebay.kafka.admin import Cluster, Partition
+from forebay.kafka.admin import Cluster
 from forebay.kafka.consumers import CACHE
-from forebay.kafka.offsets import Range
+from forebay.kafka.offsets import Partition, Range
 from forebay.kafka.reader import RangeReader
 from forebay.kafka.settings import consumer_settings
 from forebay.options import Options

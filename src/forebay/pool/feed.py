@@ -19,6 +19,7 @@ from confluent_kafka import OFFSET_INVALID, Consumer, KafkaError, KafkaException
 
 from forebay.errors import AuthError, ConnectorError, ForebayError, NoOffsetError, UnknownTopicError
 from forebay.kafka.callbacks import called_back
+from forebay.kafka.offsets import Partition
 from forebay.kafka.settings import address, translate
 from forebay.options import Options
 from forebay.pool.crew import Crew
@@ -41,10 +42,8 @@ COMPLAIN_S = 30.0
 LEAVE_POLL_S = 0.02
 COMMITTED_S = 10.0  # how long the group's coordinator is waited for when partitions are assigned
 
-Partition = tuple[str, int]
 
-
-class Offsets(Protocol):
+class OffsetKeeper(Protocol):
     """How what is done becomes the group's offsets: by commits, or by transactions."""
 
     reopens: bool
@@ -72,7 +71,7 @@ class Offsets(Protocol):
         ...
 
 
-class Feed:
+class PoolFeed:
     """`hand_over` takes records to the event loop; `decode` fills in their values, where there is a format. A `static`
     member has a name of its own in the group, and keeps its partitions when it is gone for a while."""
 
@@ -81,7 +80,7 @@ class Feed:
         options: Options,
         consumer: Consumer,
         crew: Crew,
-        offsets: Offsets,
+        offsets: OffsetKeeper,
         hand_over: Callable[[list[Record]], None],
         decode: Callable[[list[Record]], None] | None = None,
         static: bool = False,

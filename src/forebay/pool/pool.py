@@ -38,7 +38,7 @@ from forebay.pool.committer import Committer
 from forebay.pool.crew import Crew, Order
 from forebay.pool.decoding import decoding, refusing
 from forebay.pool.failures import FailurePolicy, Verdict, verdicts
-from forebay.pool.feed import Feed, as_error
+from forebay.pool.feed import PoolFeed, as_error
 from forebay.pool.handlers import Adapted, Handler
 from forebay.pool.heavy import heavy
 from forebay.pool.letters import Letters
@@ -63,7 +63,7 @@ PREFETCH = {  # of each partition, beside the queue; the library's defaults are 
 WATCH_S = 0.25  # how often handlers are looked at that take long
 
 
-class State(StrEnum):
+class PoolState(StrEnum):
     """The life of a pool."""
 
     new = "new"
@@ -102,7 +102,7 @@ class Pool:
     ) -> None:
         self.options = bind(settings, config)
         self.name: str = self.options["name"] or self.options["group.id"]
-        self.state = State.new
+        self.state = PoolState.new
         options = self.options
         last = options["on.error"] or (Verdict.dead_letter if options["dead.letter.topic"] else Verdict.halt)
         self._policy = FailurePolicy(
@@ -116,7 +116,7 @@ class Pool:
         self._transactions: Transactions | None = None
         self._adapted: Adapted | None = None
         self._letters: Letters | None = None
-        self._feed: Feed | None = None
+        self._feed: PoolFeed | None = None
         self.metrics: MetricsServer | None = None
         self.retries = self.skipped = self.halted = 0
 
@@ -141,7 +141,7 @@ class Pool:
 
         await pool.transactional("billing-1").run(handler)
         """
-        if self.state is not State.new:
+        if self.state is not PoolState.new:
             raise PoolStateError(
                 f"the pool is {self.state}", remedy="call transactional() before it is started"
             )
@@ -172,12 +172,12 @@ class Pool:
             raise PoolStateError(
                 "the pool has no handler", remedy="await pool.run(handler), or @pool.handler"
             )
-        if self.state is not State.new:
+        if self.state is not PoolState.new:
             raise PoolStateError(f"the pool is {self.state}", remedy="make a new one: a pool is started once")
         self._loop = asyncio.get_running_loop()
         self._ended: asyncio.Future[None] = self._loop.create_future()
         self._drained = threading.Event()
-        self.state = State.starting
+        self.state = PoolState.starting
         try:
             await self._start(chosen)
         except BaseException as error:
@@ -198,25 +198,25 @@ class Pool:
         port = self.options["metrics.port"]
         if port is not None:
             self.metrics = MetricsServer(self.collector(), port, self.options["metrics.host"])
-        self.state = State.running
+        self.state = PoolState.running
         self._thread = start_thread("forebay-pool", self._poll, self._fail_soon)
         self._watch = self._loop.create_task(self._watch_handlers())
 
     async def wait(self) -> None:
         """Until the pool ends; raises why, if it was not asked to."""
-        if self.state is State.new:
+        if self.state is PoolState.new:
             raise PoolStateError("the pool was not started yet")
         await asyncio.shield(self._ended)
 
     async def stop(self) -> None:
         """Finish what is being handled, commit, leave the group. Call it as often as you like."""
-        if self.state is State.running:
+        if self.state is PoolState.running:
             self._begin_to_stop()
-        if self.state is State.stopping:
+        if self.state is PoolState.stopping:
             await asyncio.shield(self._draining)  # whoever else waits for it goes on waiting
 
     def _begin_to_stop(self) -> None:
-        self.state = State.stopping
+        self.state = PoolState.stopping
         self._draining = self._loop.create_task(self._drain())
 
     async def __aenter__(self) -> Pool:
@@ -241,7 +241,7 @@ class Pool:
         crew, _ = self._parts()
         return list(crew.times), crew.total_s
 
-    def _parts(self) -> tuple[Crew, Feed]:
+    def _parts(self) -> tuple[Crew, PoolFeed]:
         if self._feed is None:
             raise PoolStateError(f"the pool is {self.state}, and has no records yet")
         return self._crew, self._feed
@@ -277,9 +277,9 @@ class Pool:
         if self._letters is not None:
             self._letters.prepare(max((topic.partitions for topic in topics.values()), default=1))
 
-    def _make_feed(self) -> Feed:
+    def _make_feed(self) -> PoolFeed:
         options = self.options
-        feed: Feed
+        feed: PoolFeed
         reset = {"none": "error"}.get(options["auto.offset.reset"], options["auto.offset.reset"])
         settings = consumer_settings(options) | {
             "auto.offset.reset": reset,
@@ -300,7 +300,7 @@ class Pool:
             offsets = Commits(committer, lambda: self._crew.completed)
         consumer = offsets.consumer = Consumer(settings, logger=CLIENT_LOG)
         static = bool(settings.get("group.instance.id"))
-        feed = Feed(options, consumer, self._crew, offsets, self._hand_over, self._decode, static)
+        feed = PoolFeed(options, consumer, self._crew, offsets, self._hand_over, self._decode, static)
         self._offsets = offsets
         return feed
 
@@ -317,7 +317,7 @@ class Pool:
         _, times = getattr(record, "_rejected", (None, 0))
         record._rejected = error, times + 1
         self._crew.reopened(record)
-        if self.state is State.running:
+        if self.state is PoolState.running:
             self._failed(record, error)
 
     # -- the polling thread --------------------------------------------------------------------------
@@ -375,10 +375,10 @@ class Pool:
                 self._adapted.close()
             if self.metrics is not None:
                 await asyncio.to_thread(self.metrics.close)  # it waits for its thread
-            if self.state is State.starting and self._feed is not None:
+            if self.state is PoolState.starting and self._feed is not None:
                 await asyncio.to_thread(self._feed.abandon)
         finally:
-            self.state = State.stopped
+            self.state = PoolState.stopped
             self._end()
 
     # -- what fails ----------------------------------------------------------------------------------
@@ -388,7 +388,7 @@ class Pool:
         if not self._ended.done():
             self._ended.set_exception(error)
             self._ended.exception()  # wait() may never be called
-            if self.state is State.running:
+            if self.state is PoolState.running:
                 log.error("pool '%s' ends: %s", self.name, error)
                 self._begin_to_stop()
 

@@ -46,7 +46,7 @@ AWAY_S = 10.0  # how long a registry that did not answer is left alone, where it
 REFUSED_S = 30.0  # how long an id that could not be had is not asked for again
 
 
-class Registry:
+class RegistryClient:
     """One registry, for one process. Any thread may ask."""
 
     def __init__(self, settings: RegistrySettings) -> None:
