@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-Kind = Literal["comment", "text", "tick", "word", "number", "open", "other"]
+TokenKind = Literal["comment", "text", "tick", "word", "number", "open", "other"]
 
 # As the tokenizer of our dialect reads them; "open" is a quote or a comment that never ends.
 _TOKEN = re.compile(
@@ -63,7 +63,7 @@ _LINE_BREAKS = frozenset("\n\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029")
 
 @dataclass(frozen=True)
 class _Token:
-    kind: Kind
+    kind: TokenKind
     start: int
     end: int
     text: str
@@ -96,7 +96,7 @@ def _tokens(script: str) -> Iterator[_Token]:
         if found is None:
             at += 1
             continue
-        kind: Kind = found.lastgroup  # type: ignore[assignment]
+        kind: TokenKind = found.lastgroup  # type: ignore[assignment]
         yield _Token(kind, at, found.end(), found[0])
         at = found.end()
 

@@ -97,13 +97,13 @@ def _session(names: dict[str, Any], name: str, home: str | None) -> Session:
     return session
 
 
-class _Parser(argparse.ArgumentParser):
+class _LineParser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         raise OptionValueError(f"%%forebay: {message}", remedy=f"{USAGE}, and the statements below it")
 
 
 def _parse(line: str) -> argparse.Namespace:
-    parser = _Parser(prog="%%forebay", add_help=False, allow_abbrev=False)
+    parser = _LineParser(prog="%%forebay", add_help=False, allow_abbrev=False)
     parser.add_argument("--name", default="db")
     parser.add_argument("--home")
     try:

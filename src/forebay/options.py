@@ -27,7 +27,7 @@ _REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 
 
 @dataclass(frozen=True)
-class Kind:
+class OptionKind:
     """How an option's text becomes a value; `expected` is the phrase an error message uses."""
 
     name: str
@@ -41,7 +41,7 @@ class Option:
     """One option, declared once."""
 
     name: str
-    kind: Kind
+    kind: OptionKind
     description: str
     default: str | None = None
     example: str = ""
@@ -100,7 +100,7 @@ def _character(value: str) -> str:
     return value
 
 
-def integer(low: int, high: int = 2**63 - 1) -> Kind:
+def integer(low: int, high: int = 2**63 - 1) -> OptionKind:
     """A whole number in [low, high]."""
 
     def parse(text: str) -> int:
@@ -110,10 +110,10 @@ def integer(low: int, high: int = 2**63 - 1) -> Kind:
         return value
 
     span = f"of at least {low}" if high == 2**63 - 1 else f"from {low} to {high}"
-    return Kind("integer", parse, f"a whole number {span}")
+    return OptionKind("integer", parse, f"a whole number {span}")
 
 
-def size(low: str, high: str) -> Kind:
+def size(low: str, high: str) -> OptionKind:
     """Bytes in [low, high], with or without a unit."""
 
     def parse(text: str) -> int:
@@ -122,10 +122,10 @@ def size(low: str, high: str) -> Kind:
             raise ValueError
         return value
 
-    return Kind("size", parse, f"a size from {low} to {high}, such as 1048576 or 64MB")
+    return OptionKind("size", parse, f"a size from {low} to {high}, such as 1048576 or 64MB")
 
 
-def fraction() -> Kind:
+def fraction() -> OptionKind:
     """A number between 0 and 1."""
 
     def parse(text: str) -> float:
@@ -134,10 +134,10 @@ def fraction() -> Kind:
             raise ValueError
         return value
 
-    return Kind("float", parse, "a number from 0 to 1")
+    return OptionKind("float", parse, "a number from 0 to 1")
 
 
-def choice(*choices: str) -> Kind:
+def choice(*choices: str) -> OptionKind:
     """One of a few words, whatever their case."""
 
     def parse(text: str) -> str:
@@ -146,17 +146,17 @@ def choice(*choices: str) -> Kind:
             raise ValueError
         return word
 
-    return Kind("choice", parse, "one of " + ", ".join(choices), choices)
+    return OptionKind("choice", parse, "one of " + ", ".join(choices), choices)
 
 
-TEXT = Kind("string", _text, "a text that is not empty")
-ANY_TEXT = Kind("string", str, "a text")
-WORDS = Kind("list", _words, "names, separated by commas")
-BOOLEAN = Kind("boolean", _boolean, "true or false", ("true", "false"))
-SIZE = Kind("size", _size, "a size such as 1048576, 512KB or 1MB")
-REGEX = Kind("pattern", _regex, "a regular expression")
-CHARACTER = Kind("character", _character, "one character")
-CHARACTER_OR_NONE = Kind(
+TEXT = OptionKind("string", _text, "a text that is not empty")
+ANY_TEXT = OptionKind("string", str, "a text")
+WORDS = OptionKind("list", _words, "names, separated by commas")
+BOOLEAN = OptionKind("boolean", _boolean, "true or false", ("true", "false"))
+SIZE = OptionKind("size", _size, "a size such as 1048576, 512KB or 1MB")
+REGEX = OptionKind("pattern", _regex, "a regular expression")
+CHARACTER = OptionKind("character", _character, "one character")
+CHARACTER_OR_NONE = OptionKind(
     "character", lambda text: _character(text) if text else text, "one character, or nothing"
 )
 

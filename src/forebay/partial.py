@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from forebay import column_types as types
 
-Function = Literal["count_all", "count", "sum", "min", "max"]
+PartialFunction = Literal["count_all", "count", "sum", "min", "max"]
 
 
 @dataclass(frozen=True)
@@ -18,7 +18,7 @@ class Part:
     """One column of the source's sums."""
 
     name: str
-    function: Function
+    function: PartialFunction
     column: str  # "" for count_all
     type: Literal["bigint", "double", "same"]  # "same" as the column that it is of
 

@@ -12,7 +12,7 @@ from typing import Any
 from support import Cluster, unique
 
 import forebay
-from forebay.kafka.offsets import Position
+from forebay.kafka.offsets import KafkaPosition
 from forebay.runtime import checkpoints
 from forebay.runtime import spark as sparks
 
@@ -68,7 +68,7 @@ def checkpointed(session_home: Path, view: str, topic: str) -> dict[int, int]:
 
 
 def partitions(offsets: dict[str, Any], topic: str) -> dict[int, int]:
-    position = Position.from_json(offsets)
+    position = KafkaPosition.from_json(offsets)
     return {number: offset for (name, number), offset in position.next.items() if name == topic}
 
 

@@ -19,7 +19,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from forebay import column_types as types
 from forebay.connectors.contract import RejectedRecord, SourceConfig, SourceConnector
 from forebay.devstack import DevStack
-from forebay.devstack.registry import Registry
+from forebay.devstack.registry import RegistryServer
 from forebay.devstack.stack import start_all
 from forebay.kafka.connector import KafkaSource
 
@@ -47,7 +47,7 @@ class Stack:
     """A broker that is there already, and a registry beside it."""
 
     bootstrap_servers: str
-    registry: Registry
+    registry: RegistryServer
 
     @property
     def schema_registry_url(self) -> str:
@@ -56,7 +56,7 @@ class Stack:
 
 @contextmanager
 def registry_beside(broker: DevStack, folder: Path) -> Iterator[Stack]:
-    registry = Registry(folder)
+    registry = RegistryServer(folder)
     start_all([registry])
     try:
         yield Stack(broker.bootstrap_servers, registry)

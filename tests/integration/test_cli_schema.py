@@ -18,7 +18,7 @@ from confluent_kafka.schema_registry import (
     ServerConfig,
 )
 
-from forebay.devstack.registry import Registry
+from forebay.devstack.registry import RegistryServer
 from forebay.devstack.stack import start_all
 
 ID = {"name": "id", "type": "long"}
@@ -33,7 +33,9 @@ def record(*fields: Any) -> str:
 
 @pytest.fixture(scope="module")
 def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    registry = Registry(tmp_path_factory.mktemp("registry"))  # one of its own: all that is in it is listed
+    registry = RegistryServer(
+        tmp_path_factory.mktemp("registry")
+    )  # one of its own: all that is in it is listed
     start_all([registry])
     try:
         with SchemaRegistryClient({"url": registry.url}) as client:

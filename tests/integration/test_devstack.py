@@ -28,7 +28,7 @@ from forebay.devstack.broker import Broker
 from forebay.devstack.cache import is_complete
 from forebay.devstack.download import resolve
 from forebay.devstack.ports import HOST, free_ports
-from forebay.devstack.registry import Registry
+from forebay.devstack.registry import RegistryServer
 from forebay.devstack.service import Service
 from forebay.errors import StackNotRunningError, StackStartError
 
@@ -213,7 +213,7 @@ def test_a_port_in_use_is_said_at_once(stack: DevStack) -> None:
         DevStack(broker_port=port).start()
 
 
-@pytest.mark.parametrize("kind", [Broker, Registry])
+@pytest.mark.parametrize("kind", [Broker, RegistryServer])
 def test_a_port_lost_between_choosing_and_binding_is_replaced_by_another(
     kind: type[Service], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

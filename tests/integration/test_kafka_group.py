@@ -9,7 +9,7 @@ from support import Cluster, eventually, numbers, read
 
 from forebay.connectors.contract import SourceCheckpoint
 from forebay.errors import CommitError
-from forebay.kafka.offsets import Position
+from forebay.kafka.offsets import KafkaPosition
 
 
 def admins_view(cluster: Cluster, group: str, topic: str) -> dict[int, int]:
@@ -36,7 +36,7 @@ def test_lag_equals_what_admin_and_consumer_see_partition_by_partition(
         (0, None, 10, 10), (1, None, 5, 5), (2, None, 0, 0), (3, None, 3, 3),
     ]  # fmt: skip
 
-    position = Position({(topic, 0): 7, (topic, 1): 5, (topic, 2): 0, (topic, 3): 1}).to_json()
+    position = KafkaPosition({(topic, 0): 7, (topic, 1): 5, (topic, 2): 0, (topic, 3): 1}).to_json()
     checkpoint = SourceCheckpoint(position, 3)
     assert source.current_offsets() is None
     source.commit_offsets(checkpoint)
@@ -75,12 +75,12 @@ def test_a_commit_that_the_group_refuses_is_an_error_and_is_not_remembered(
         eventually(lambda: member.poll(0.1) is None and member.assignment(), "the member has joined")
         source = kafka_source(options)
         with pytest.raises(CommitError, match=options["group.id"]):
-            source.commit_offsets(SourceCheckpoint(Position({(topic, 0): 2}).to_json(), 0))
+            source.commit_offsets(SourceCheckpoint(KafkaPosition({(topic, 0): 2}).to_json(), 0))
         assert source.current_offsets() is None
         assert source.metrics().custom == {"commits_total": 0.0, "commit_failures_total": 1.0}
     finally:
         member.close()
-    source.commit_offsets(SourceCheckpoint(Position({(topic, 0): 2}).to_json(), 0))
+    source.commit_offsets(SourceCheckpoint(KafkaPosition({(topic, 0): 2}).to_json(), 0))
     assert cluster.committed(options["group.id"], topic) == {0: 2}
 
 

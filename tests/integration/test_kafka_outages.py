@@ -16,7 +16,7 @@ from forebay.connectors.contract import ConnectorState, SourceCheckpoint
 from forebay.devstack import DevStack
 from forebay.devstack.ports import free_ports
 from forebay.errors import AuthError, CommitError, UnknownTopicError, UnreachableError
-from forebay.kafka.offsets import Position
+from forebay.kafka.offsets import KafkaPosition
 
 LOGIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 SASL = {
@@ -191,7 +191,7 @@ def test_reading_goes_on_after_an_outage_in_the_middle_of_a_range(
     )
     start = source.initial_offsets()
     end = source.latest_offsets(start, None)
-    assert Position.from_json(end).next == {(topic, 0): 3000}
+    assert KafkaPosition.from_json(end).next == {(topic, 0): 3000}
     (split,) = source.plan_batches(start, end, 1)
     batches = source.read_batch(split)
     seen = [row["n"] for row in next(batches).records.to_pylist()]

@@ -22,13 +22,13 @@ from forebay.errors import (
 )
 from forebay.kafka.admin import Cluster as KafkaCluster
 from forebay.kafka.connector import KafkaSource
-from forebay.kafka.offsets import Position
+from forebay.kafka.offsets import KafkaPosition
 
 Next = dict[int, int]
 
 
 def next_of(offsets: dict[str, Any]) -> Next:
-    return {partition: offset for (_, partition), offset in Position.from_json(offsets).next.items()}
+    return {partition: offset for (_, partition), offset in KafkaPosition.from_json(offsets).next.items()}
 
 
 def first_change(source: KafkaSource, start: dict[str, Any]) -> dict[str, Any]:
@@ -166,7 +166,7 @@ def test_offsets_of_several_topics_must_name_their_topics(cluster: Cluster, kafk
         kafka_source(options).initial_offsets()
     cluster.produce(two, numbers(3))
     options["startup.specific.offsets"] = f'{{"{two}": {{"0": 2}}}}'
-    found = Position.from_json(kafka_source(options).initial_offsets())
+    found = KafkaPosition.from_json(kafka_source(options).initial_offsets())
     assert found.next == {(one, 0): 0, (two, 0): 2}
 
 
@@ -304,14 +304,14 @@ def test_a_topic_that_comes_to_match_the_pattern_is_picked_up(
     source = kafka_source(options | {"topic.pattern": f"{prefix}-[a-z]"})
     source.open()
     start = source.initial_offsets()
-    assert set(Position.from_json(start).next) == {(first, 0)}
+    assert set(KafkaPosition.from_json(start).next) == {(first, 0)}
     second = cluster.make_topic(1, name=f"{prefix}-b")
     cluster.produce(second, numbers(2))
     end = first_change(source, start)
-    while not Position.from_json(end).next.get((second, 0)):
+    while not KafkaPosition.from_json(end).next.get((second, 0)):
         end = first_change(source, end)
     assert [row["n"] for row in read(source, start, end)[0]] == [0, 1]
-    assert set(Position.from_json(end).ids) == {first, second}
+    assert set(KafkaPosition.from_json(end).ids) == {first, second}
 
 
 def test_a_bound_holds_back_records_and_partitions_that_came_after_it(

@@ -11,7 +11,7 @@ from confluent_kafka import TopicPartition
 from support import Cluster, eventually, kafka_source, numbers, read
 
 from forebay.errors import OffsetOutOfRangeError, OptionValueError, UnknownTopicError
-from forebay.kafka.offsets import KafkaSplit, Position, Range
+from forebay.kafka.offsets import KafkaPosition, KafkaSplit, Range
 
 
 def values(source: Any, *ranges: Range) -> list[tuple[int, int]]:
@@ -194,12 +194,12 @@ def test_an_open_transaction_bounds_how_far_there_is_to_read(cluster: Cluster) -
     source = kafka_source(options)
     start = source.initial_offsets()
     bounded = source.latest_offsets(start, None)
-    assert Position.from_json(bounded).next == {(topic, 0): 4}
-    assert Position.from_json(source.end_offsets()).next == {(topic, 0): 4}
+    assert KafkaPosition.from_json(bounded).next == {(topic, 0): 4}
+    assert KafkaPosition.from_json(source.end_offsets()).next == {(topic, 0): 4}
     assert [row["n"] for row in read(source, start, bounded)[0]] == [0, 1, 2, 3]
     assert source.latest_offsets(bounded, None) == bounded
     dirty = kafka_source({**options, "isolation.level": "read_uncommitted"})
-    assert Position.from_json(dirty.latest_offsets(start, None)).next == {(topic, 0): 8}
+    assert KafkaPosition.from_json(dirty.latest_offsets(start, None)).next == {(topic, 0): 8}
     producer.commit_transaction(30)
     end = eventually(
         lambda: (found := source.latest_offsets(bounded, None)) != bounded and found, "the transaction ends"
@@ -285,7 +285,9 @@ def test_a_repeated_first_batch_that_would_start_past_its_end_is_an_error(cluste
     topic = cluster.make_topic(1)
     source = kafka_source(cluster.kafka_options(topic))
     with pytest.raises(OffsetOutOfRangeError, match=rf"{topic}-0 \[3, 9\) would be left out"):
-        source.plan_batches(Position({(topic, 0): 9}).to_json(), Position({(topic, 0): 3}).to_json(), 2)
+        source.plan_batches(
+            KafkaPosition({(topic, 0): 9}).to_json(), KafkaPosition({(topic, 0): 3}).to_json(), 2
+        )
 
 
 @pytest.mark.parametrize("key", ["kafka.error_cb", "kafka.no.such.setting", "kafka.default.topic.config"])

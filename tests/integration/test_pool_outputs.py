@@ -24,7 +24,7 @@ from forebay.errors import (
     UnknownTopicError,
 )
 from forebay.pool import Record
-from forebay.pool.pool import State
+from forebay.pool.pool import PoolState
 
 COUNT = 60
 
@@ -185,7 +185,7 @@ def test_a_pool_that_fails_to_start_is_not_running(
             pool.transactional(unique("tx"))
         with pytest.raises(expected) as raised:
             await pool.run(handle_nothing)
-        assert pool.state is State.stopped
+        assert pool.state is PoolState.stopped
         assert threads() <= before
         await pool.stop()
         with pytest.raises(expected) as again:
@@ -230,7 +230,7 @@ def test_a_pool_whose_polling_thread_fails_ends_with_the_reason_though_nobody_wa
         pool = pool_on(cluster, topic)
         await pool.start(handle_nothing)
         monkeypatch.setattr(pool._feed, "_receive", lambda messages: 1 // 0)
-        await until(lambda: pool.state is State.stopped, "it is stopped by itself")
+        await until(lambda: pool.state is PoolState.stopped, "it is stopped by itself")
         with pytest.raises(ForebayError, match="ZeroDivisionError"):
             await pool.wait()
         assert threads() == set()

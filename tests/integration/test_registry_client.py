@@ -17,7 +17,7 @@ from support import Stack
 
 from forebay.errors import AuthError, MissingOptionError, OptionValueError, RecordError, UnreachableError
 from forebay.registry import RegistrySettings, client, registry, shared
-from forebay.registry.client import Registry
+from forebay.registry.client import RegistryClient
 
 ADDRESS = json.dumps(
     {"type": "record", "name": "Address", "namespace": "n", "fields": [{"name": "zip", "type": "string"}]}
@@ -44,7 +44,7 @@ def own_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FOREBAY_CACHE", str(tmp_path / "cache"))
 
 
-_made: list[Registry] = []
+_made: list[RegistryClient] = []
 
 
 @pytest.fixture(autouse=True)
@@ -54,8 +54,8 @@ def closed() -> Iterator[None]:
         _made.pop().close()
 
 
-def asked(url: str, **more: object) -> Registry:
-    _made.append(Registry(RegistrySettings(url, patience_s=0.3, **more)))  # type: ignore[arg-type]
+def asked(url: str, **more: object) -> RegistryClient:
+    _made.append(RegistryClient(RegistrySettings(url, patience_s=0.3, **more)))  # type: ignore[arg-type]
     return _made[-1]
 
 

@@ -26,7 +26,7 @@ from forebay.errors import AuthError, ConnectorError, ForebayError, UnreachableE
 from forebay.kafka.admin import Cluster as Brokers
 from forebay.kafka.options import KAFKA
 from forebay.registry import RegistrySettings
-from forebay.registry.client import Registry
+from forebay.registry.client import RegistryClient
 
 PATIENCE_S = 5.0
 GIVEN_UP_S = PATIENCE_S + 4  # a try in flight ends, and a busy machine takes its time
@@ -209,7 +209,7 @@ def test_a_way_to_log_in_that_the_broker_does_not_take(guarded: Guarded) -> None
 
 
 def no_registry(url: str, **more: str) -> ForebayError:
-    registry = Registry(RegistrySettings(url=url, patience_s=2.0, **more))
+    registry = RegistryClient(RegistrySettings(url=url, patience_s=2.0, **more))
     try:
         with pytest.raises(ForebayError) as caught:
             registry.subjects()

@@ -13,7 +13,7 @@ from tests.property.avro_cases import alike, damage
 from tests.property.avro_evolution import Pair, resolved, tables, write
 from tests.property.bits import kinds, rows_in_bits
 
-from forebay.formats import Decoded, Kind
+from forebay.formats import Decoded, RefusalKind
 from forebay.formats.avro_datum import read_datum
 from forebay.formats.avro_plan import Plan, compile_resolved
 from forebay.formats.avro_schema import parse
@@ -23,7 +23,7 @@ from forebay.formats.framed import Lesson
 from forebay.formats.framing import HEADER, schema_id
 from forebay.native import native
 
-KINDS = {Kind.MalformedPayload, Kind.SchemaMismatch, Kind.TypeConversion}
+KINDS = {RefusalKind.MalformedPayload, RefusalKind.SchemaMismatch, RefusalKind.TypeConversion}
 FRAME = b"\x00\x00\x00\x00\x07"
 
 
@@ -72,7 +72,7 @@ def test_a_datum_is_resolved_as_fastavro_resolves_it(pair: Pair, data: st.DataOb
         expected = resolved(pair, payload)
         if expected is None:
             assert index in refused
-            assert refused[index].kind in (Kind.SchemaMismatch, Kind.TypeConversion)
+            assert refused[index].kind in (RefusalKind.SchemaMismatch, RefusalKind.TypeConversion)
         else:
             assert index not in refused, refused[index].message
             assert alike(next(rows), expected)

@@ -19,9 +19,9 @@ from forebay.blackboard.index import Fed, Index
 from forebay.blackboard.options import bind
 from forebay.blackboard.queries import Queries
 from forebay.blackboard.records import partition_key
-from forebay.blackboard.topics import Topics
+from forebay.blackboard.topics import BoardTopics
 
-TOPICS = Topics.of(bind({"topic.prefix": "t."}))
+TOPICS = BoardTopics.of(bind({"topic.prefix": "t."}))
 IDS = {name: f"id-of-{name}" for name in TOPICS.indexed}
 BASE = datetime(2026, 1, 1, tzinfo=UTC)
 CODEC = PlainCodec()

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from forebay.blackboard import Artifact, RetryPolicy
-from forebay.blackboard.agents import Subscription, output, output_id, types_of
+from forebay.blackboard.agents import AgentSubscription, output, output_id, types_of
 from forebay.blackboard.artifact import PlainCodec
 from forebay.blackboard.retries import Job, headers_of, job_of, letter_of, own
 from forebay.deadletter.letter import REPLAY_ID, Letter
@@ -79,7 +79,7 @@ def test_the_same_cause_makes_the_same_outputs_and_a_replay_makes_others() -> No
 
 def test_an_agent_gets_the_types_it_wants_and_never_its_own() -> None:
     def wants(types: Any, made: Artifact) -> bool:
-        return Subscription("web", types_of(types), print).wants(CODEC.document(made))
+        return AgentSubscription("web", types_of(types), print).wants(CODEC.document(made))
 
     order = Artifact("Order", {"n": 3}, "shop")
     assert wants("Order", order)
@@ -90,7 +90,7 @@ def test_an_agent_gets_the_types_it_wants_and_never_its_own() -> None:
 
 
 def test_a_condition_says_which_of_them() -> None:
-    who = Subscription("web", types_of("*"), print, lambda given: given.payload["n"] == 3)
+    who = AgentSubscription("web", types_of("*"), print, lambda given: given.payload["n"] == 3)
     assert who.passes(Artifact("Order", {"n": 3}, "shop"))
     assert not who.passes(Artifact("Order", {"n": 4}, "shop"))
 
@@ -106,7 +106,7 @@ def test_a_handler_may_give_nothing_one_or_several_and_be_of_any_kind(made: Any)
     async def work() -> None:
         with ThreadPoolExecutor(1) as threads:
             for handler in (slowly, lambda given: made, lambda given: slowly(given)):
-                who = Subscription("web", types_of("*"), handler)
+                who = AgentSubscription("web", types_of("*"), handler)
                 assert await who.handle(Artifact("Order", {}, "shop"), threads) == expected
 
     asyncio.run(work())

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from forebay import column_types as types
-from forebay.formats import Decoded, Kind, decoder
+from forebay.formats import Decoded, RefusalKind, decoder
 from forebay.formats.debezium_format import CHANGE
 from forebay.formats.json_format import JsonDecoder
 from forebay.formats.json_text import parse_exact
@@ -180,8 +180,8 @@ def check_complete(decoded: Decoded, total: int) -> None:
     assert sorted(ends) == list(range(total))
     assert good == sorted(good)
     assert decoded.batch.num_rows == len(good)
-    assert all(type(record.kind) is Kind and record.message for record in decoded.bad)
-    assert all(record.kind is not Kind.Other for record in decoded.bad)
+    assert all(type(record.kind) is RefusalKind and record.message for record in decoded.bad)
+    assert all(record.kind is not RefusalKind.Other for record in decoded.bad)
     decoded.batch.validate(full=True)
     for field, column in zip(decoded.batch.schema, decoded.batch.columns, strict=True):
         assert field.nullable or not column.null_count
@@ -297,7 +297,7 @@ def test_an_integer_is_read_exactly_or_not_at_all(number: int, data_type: pa.Dat
     if -end <= number < end:
         assert decoded.batch.to_pylist() == [{"x": number}]
     else:
-        assert [record.kind for record in decoded.bad] == [Kind.TypeConversion]
+        assert [record.kind for record in decoded.bad] == [RefusalKind.TypeConversion]
 
 
 @given(st.decimals(allow_nan=False, allow_infinity=False), DECIMALS)
@@ -313,7 +313,7 @@ def test_a_decimal_is_read_exactly_or_not_at_all(number: Decimal, data_type: pa.
     if fits:
         assert decoded.batch.to_pylist() == [{"x": number}]
     else:
-        assert [record.kind for record in decoded.bad] == [Kind.TypeConversion]
+        assert [record.kind for record in decoded.bad] == [RefusalKind.TypeConversion]
 
 
 @given(st.dates())

@@ -14,7 +14,7 @@ from tests.property.bits import kinds, rows_in_bits
 from forebay import column_types as types
 from forebay.formats.avro_plan import compile_plan
 from forebay.formats.batches import decode_each
-from forebay.formats.contract import Kind
+from forebay.formats.contract import RefusalKind
 from forebay.formats.framed import Lesson
 from forebay.formats.framing import HEADER, schema_id
 from forebay.formats.json_format import JsonDecoder
@@ -27,8 +27,8 @@ COLUMNS = pa.schema([pa.field("x", types.BIGINT)])
 LESSONS = {
     1: Lesson({}),
     2**32 - 1: Lesson({}),
-    7: Lesson(None, Kind.UnknownSchemaId, "schema id 7 is not known"),
-    9: Lesson(None, Kind.SchemaMismatch, "schema id 9 does not fit"),
+    7: Lesson(None, RefusalKind.UnknownSchemaId, "schema id 7 is not known"),
+    9: Lesson(None, RefusalKind.SchemaMismatch, "schema id 9 does not fit"),
 }
 FRAMES = st.one_of(
     st.binary(max_size=8),
@@ -53,13 +53,13 @@ def taught(format: str = "json") -> Any:
 def test_both_find_the_same_ids_and_refuse_the_same_payloads(values: list[bytes | None]) -> None:
     plain = JsonDecoder(COLUMNS, {})
     known = dict(LESSONS)
-    unknown = Lesson(None, Kind.UnknownSchemaId, "schema id … is not known")
+    unknown = Lesson(None, RefusalKind.UnknownSchemaId, "schema id … is not known")
 
     def row(payload: bytes | None) -> list[Any]:
         lesson = known.setdefault(schema_id(payload), unknown)
         assert payload is not None
         if lesson.plan is None:
-            raise RefusedError(Kind(lesson.kind), lesson.message)
+            raise RefusedError(RefusalKind(lesson.kind), lesson.message)
         return plain.row(payload[HEADER:])
 
     expected = decode_each(values, plain.schema, row)

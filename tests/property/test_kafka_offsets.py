@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from forebay.kafka.offsets import (
     MIN_PIECE,
     SMALL_BATCH,
+    KafkaPosition,
     KafkaSplit,
     Partition,
-    Position,
     Range,
     allocate,
     lost_between,
@@ -29,11 +29,11 @@ offsets = st.integers(0, 2**60)
 
 
 @st.composite
-def positions(draw: st.DrawFn) -> Position:
+def positions(draw: st.DrawFn) -> KafkaPosition:
     following = draw(st.dictionaries(partitions, offsets, max_size=8))
     ids = {topic: draw(st.text(max_size=5)) for topic in sorted({topic for topic, _ in following})}
     first = {key: draw(st.integers(0, following[key])) for key in following if draw(st.booleans())}
-    return Position(following, ids, first)
+    return KafkaPosition(following, ids, first)
 
 
 @st.composite
@@ -49,25 +49,25 @@ def ranges(draw: st.DrawFn, largest: int = 2**40, most: int = 12) -> list[Range]
 
 
 @given(positions())
-def test_a_position_survives_the_offset_log(position: Position) -> None:
-    assert Position.from_json(json.loads(json.dumps(position.to_json()))) == position
+def test_a_position_survives_the_offset_log(position: KafkaPosition) -> None:
+    assert KafkaPosition.from_json(json.loads(json.dumps(position.to_json()))) == position
 
 
 @given(positions(), st.randoms(use_true_random=False))
-def test_equal_positions_are_equal_texts(position: Position, shuffler: random.Random) -> None:
+def test_equal_positions_are_equal_texts(position: KafkaPosition, shuffler: random.Random) -> None:
     def shuffled(items: dict[Partition, int]) -> dict[Partition, int]:
         pairs = list(items.items())
         shuffler.shuffle(pairs)
         return dict(pairs)
 
-    other = Position(shuffled(dict(position.next)), position.ids, shuffled(dict(position.first)))
+    other = KafkaPosition(shuffled(dict(position.next)), position.ids, shuffled(dict(position.first)))
     assert json.dumps(other.to_json()) == json.dumps(position.to_json())
-    again = Position.from_json(json.loads(json.dumps(position.to_json())))
+    again = KafkaPosition.from_json(json.loads(json.dumps(position.to_json())))
     assert json.dumps(again.to_json()) == json.dumps(position.to_json())
 
 
 def test_partitions_stand_in_the_order_of_their_numbers() -> None:
-    text = json.dumps(Position({("t", 10): 1, ("t", 9): 2, ("t", 0): 3}, {"t": "id"}).to_json())
+    text = json.dumps(KafkaPosition({("t", 10): 1, ("t", 9): 2, ("t", 0): 3}, {"t": "id"}).to_json())
     assert text == '{"topics": {"t": {"id": "id", "partitions": {"0": 3, "9": 2, "10": 1}}}}'
 
 
@@ -160,8 +160,8 @@ def test_what_lies_between_two_positions_is_read_or_named_as_lost(
     steps: dict[Partition, tuple[int, int, int]],
 ) -> None:
     """Each partition: where it stood, how many records are gone, how many were read."""
-    start = Position({key: at for key, (at, _, _) in steps.items()})
-    end = Position(
+    start = KafkaPosition({key: at for key, (at, _, _) in steps.items()})
+    end = KafkaPosition(
         {key: at + gone + new for key, (at, gone, new) in steps.items()},
         first={key: at + gone for key, (at, gone, _) in steps.items() if gone},
     )
@@ -178,14 +178,14 @@ def test_what_lies_between_two_positions_is_read_or_named_as_lost(
 
 
 @given(positions())
-def test_between_a_position_and_itself_there_is_nothing(position: Position) -> None:
+def test_between_a_position_and_itself_there_is_nothing(position: KafkaPosition) -> None:
     assert ranges_between(position, position) == []
-    assert lost_between(Position(position.next), Position(position.next)) == []
+    assert lost_between(KafkaPosition(position.next), KafkaPosition(position.next)) == []
 
 
 def test_a_new_partition_is_read_from_its_first_offset_and_nothing_of_it_is_lost() -> None:
-    start = Position({("t", 0): 5})
-    end = Position({("t", 0): 5, ("t", 1): 9}, first={("t", 1): 4})
+    start = KafkaPosition({("t", 0): 5})
+    end = KafkaPosition({("t", 0): 5, ("t", 1): 9}, first={("t", 1): 4})
     assert ranges_between(start, end) == [Range("t", 1, 4, 9)]
     assert lost_between(start, end) == []
 

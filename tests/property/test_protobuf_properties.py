@@ -10,7 +10,7 @@ from tests.property.avro_cases import alike
 from tests.property.protobuf_cases import Case, damage, sort_maps, tables
 from tests.property.test_avro_properties import check_complete
 
-from forebay.formats import Kind, decoder
+from forebay.formats import RefusalKind, decoder
 
 
 @given(tables(), st.data())
@@ -30,7 +30,7 @@ def test_a_message_is_never_malformed_whatever_the_columns_make_of_it(
     payloads = [case.write(values) for values in data.draw(st.lists(case.kind.loose, max_size=3))]
     decoded = decoder("protobuf", case.columns, case.options).decode(payloads)
     check_complete(decoded, len(payloads))
-    assert {record.kind for record in decoded.bad} <= {Kind.TypeConversion}
+    assert {record.kind for record in decoded.bad} <= {RefusalKind.TypeConversion}
 
 
 @given(tables(), st.data())

@@ -14,10 +14,14 @@ import pyarrow as pa
 import pytest
 
 from forebay import column_types as types
-from forebay.formats import BadRecord, Kind, decoder
+from forebay.formats import BadRecord, RefusalKind, decoder
 from forebay.formats.avro_format import AvroDecoder
 
-MALFORMED, MISMATCH, CONVERSION = Kind.MalformedPayload, Kind.SchemaMismatch, Kind.TypeConversion
+MALFORMED, MISMATCH, CONVERSION = (
+    RefusalKind.MalformedPayload,
+    RefusalKind.SchemaMismatch,
+    RefusalKind.TypeConversion,
+)
 ENUM = {"type": "enum", "name": "E", "symbols": ["A", "B"]}
 ARRAY, MAP = {"type": "array", "items": "int"}, {"type": "map", "values": "int"}
 NULLS = {"type": "array", "items": "null"}
@@ -245,7 +249,7 @@ def test_null_where_the_column_is_not_null_names_the_path() -> None:
     ],
 )
 def test_of_several_faults_the_bytes_come_first_and_then_the_columns_as_declared(
-    payload: bytes, kind: Kind, message: str
+    payload: bytes, kind: RefusalKind, message: str
 ) -> None:
     columns = [pa.field("a", types.TINYINT), pa.field("b", types.BIGINT, nullable=False)]
     decoded = made(columns, ("b", ["null", "long"]), ("a", "int"), ("c", "boolean")).decode([payload])

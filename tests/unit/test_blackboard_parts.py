@@ -18,7 +18,7 @@ from forebay.blackboard.index import Fed, Index
 from forebay.blackboard.options import bind, node_name
 from forebay.blackboard.retries import job_of
 from forebay.blackboard.stats import Refusals
-from forebay.blackboard.topics import Topics
+from forebay.blackboard.topics import BoardTopics
 from forebay.errors import ArtifactError, DeniedOptionError, OptionConflictError, UnknownOptionError
 
 
@@ -29,14 +29,14 @@ def test_importing_the_blackboard_loads_neither_spark_nor_flock() -> None:
 
 
 def test_topics_have_the_names_of_the_seed_and_any_prefix_or_name_of_their_own() -> None:
-    topics = Topics.of(bind({}))
+    topics = BoardTopics.of(bind({}))
     assert (topics.artifacts, topics.by_id, topics.processed) == (
         "flock.artifacts",
         "flock.by_id",
         "flock.processed",
     )
     assert (topics.retry(2), topics.dlq("writer")) == ("flock.retry.2", "flock.dlq.writer")
-    topics = Topics.of(bind({"topic_prefix": "team.", "topic_by_id": "x", "topic_dlq_prefix": "dead."}))
+    topics = BoardTopics.of(bind({"topic_prefix": "team.", "topic_by_id": "x", "topic_dlq_prefix": "dead."}))
     assert (topics.artifacts, topics.by_id, topics.dlq("a")) == ("team.artifacts", "x", "dead.a")
 
 
@@ -90,7 +90,7 @@ def test_a_record_that_is_no_artifact_is_named_so(name: str) -> None:
 def test_no_record_stops_the_index_and_each_is_refused_by_itself(
     kind: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    topics = Topics.of(bind({}))
+    topics = BoardTopics.of(bind({}))
     topic, refusals = getattr(topics, kind), Refusals()
     index = Index(topics, refusals=refusals)
     junk = list(foreign(kind).values())
@@ -135,7 +135,7 @@ def test_what_nobody_could_read_is_not_published(artifact: Artifact) -> None:
 
 
 def test_a_kept_index_of_an_earlier_form_is_begun_again(tmp_path: Path) -> None:
-    topics, path = Topics.of(bind({})), tmp_path / "board.db"
+    topics, path = BoardTopics.of(bind({})), tmp_path / "board.db"
     ids = {topics.by_id: "x"}
     index = Index(topics, path)
     index.apply([Fed(topics.by_id, 0, 0, 0, KEYS["by_id"], good("by_id"))], {(topics.by_id, 0): 1}, ids)
@@ -153,7 +153,7 @@ def test_a_kept_index_of_an_earlier_form_is_begun_again(tmp_path: Path) -> None:
 
 
 def test_only_what_came_from_a_topic_that_was_made_anew_is_forgotten(tmp_path: Path) -> None:
-    topics = Topics.of(bind({}))
+    topics = BoardTopics.of(bind({}))
     index = Index(topics)
     ids = dict.fromkeys(topics.indexed, "old")
     for kind in ("by_id", "processed", "consumptions", "agents"):

@@ -15,7 +15,7 @@ import pytest
 
 from forebay.devstack import artifacts, download, ivy
 from forebay.devstack.archive import unpack
-from forebay.devstack.artifacts import KAFKA, REGISTRY, Artifact, ArtifactSet, load_set
+from forebay.devstack.artifacts import KAFKA, REGISTRY, ArtifactSet, MavenFile, load_set
 from forebay.devstack.cache import is_complete, locked, publish, write_manifest
 from forebay.errors import ChecksumError, DownloadError, JavaMissingError
 from forebay.jvm.java import find_java, major_version
@@ -23,7 +23,7 @@ from forebay.jvm.java import find_java, major_version
 
 def sample_set(content: bytes) -> ArtifactSet:
     digest = hashlib.sha256(content).hexdigest()
-    return ArtifactSet("sample", "Sample", "1", (Artifact("g", "a", "1", len(content), digest),))
+    return ArtifactSet("sample", "Sample", "1", (MavenFile("g", "a", "1", len(content), digest),))
 
 
 def delivers(content: bytes) -> Callable[[ArtifactSet, Path, Callable[[int], None]], Path]:

@@ -12,7 +12,7 @@ from pyspark.sql.worker.plan_data_source_read import records_to_arrow_batches
 
 from forebay import column_types as types
 from forebay.errors import UnsupportedSqlError
-from forebay.formats import FORMATS, Kind, decoder
+from forebay.formats import FORMATS, RefusalKind, decoder
 from forebay.formats.batches import decode_all, decode_each
 from forebay.formats.debezium_format import CHANGE
 from forebay.source.spark_types import from_spark, to_spark
@@ -84,7 +84,7 @@ def test_every_format_is_in_the_registry() -> None:
 
 
 def test_the_kinds_are_the_words_that_dead_letters_carry() -> None:
-    assert [str(kind) for kind in Kind] == [
+    assert [str(kind) for kind in RefusalKind] == [
         "MalformedPayload",
         "SchemaMismatch",
         "TypeConversion",
@@ -152,7 +152,7 @@ def test_a_failure_that_nobody_foresaw_costs_one_record() -> None:
     decoded = decode_each([b"a", b"b", b"a"], decoder("raw", TEXT, {}).schema, row)
     assert decoded.good == [0, 2]
     assert [(record.index, record.kind, record.message) for record in decoded.bad] == [
-        (1, Kind.Other, "KeyError: b'b'")
+        (1, RefusalKind.Other, "KeyError: b'b'")
     ]
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from forebay import column_types as types
 from forebay.errors import OptionConflictError, OptionValueError, UnsupportedSqlError
-from forebay.formats import Kind, decoder
+from forebay.formats import RefusalKind, decoder
 
 
 def of(*data_types: pa.DataType, nullable: bool = True) -> pa.Schema:
@@ -76,7 +76,7 @@ def test_a_field_that_the_type_cannot_hold_exactly_is_a_type_conversion(
     for text in texts:
         rows, bad = read(of(types.STRING, data_type), f"x,{text}")
         assert rows == []
-        assert bad[0].kind is Kind.TypeConversion
+        assert bad[0].kind is RefusalKind.TypeConversion
         assert bad[0].message.startswith("c1: expected")
 
 
@@ -84,7 +84,7 @@ def test_a_field_that_the_type_cannot_hold_exactly_is_a_type_conversion(
 def test_too_few_or_too_many_fields_are_a_schema_mismatch(payload: str) -> None:
     rows, bad = read(TWO, payload)
     assert rows == []
-    assert bad[0].kind is Kind.SchemaMismatch
+    assert bad[0].kind is RefusalKind.SchemaMismatch
     assert "expected 2 fields" in bad[0].message
 
 
@@ -106,7 +106,7 @@ def test_too_few_or_too_many_fields_are_a_schema_mismatch(payload: str) -> None:
 def test_what_is_not_one_csv_record_is_malformed(payload: bytes | None, said: str) -> None:
     rows, bad = read(TWO, payload)
     assert rows == []
-    assert bad[0].kind is Kind.MalformedPayload
+    assert bad[0].kind is RefusalKind.MalformedPayload
     assert said in bad[0].message
 
 
@@ -127,9 +127,12 @@ def test_a_field_equal_to_the_null_text_is_null_even_when_quoted() -> None:
     assert read(TWO, '1,""') == ([[1, None]], [])
     assert read(TWO, r"\N,", null=r"\N") == ([[None, ""]], [])
     _, bad = read(TWO, ",a", null=r"\N")
-    assert bad[0].kind is Kind.TypeConversion
+    assert bad[0].kind is RefusalKind.TypeConversion
     _, bad = read(of(types.BIGINT, types.STRING, nullable=False), "1,")
-    assert (bad[0].kind, bad[0].message) == (Kind.SchemaMismatch, "c1: NOT NULL, but the field is null")
+    assert (bad[0].kind, bad[0].message) == (
+        RefusalKind.SchemaMismatch,
+        "c1: NOT NULL, but the field is null",
+    )
 
 
 @pytest.mark.parametrize(
@@ -189,7 +192,7 @@ def test_without_the_option_a_header_line_is_a_record() -> None:
 
 def test_a_header_line_in_another_order_is_refused_and_never_a_row_of_names() -> None:
     decoded = decoder("csv", of(types.STRING, types.STRING), {"csv.header": "true"}).decode([b"c1,c0"])
-    assert (decoded.bad[0].kind, decoded.skipped) == (Kind.SchemaMismatch, [])
+    assert (decoded.bad[0].kind, decoded.skipped) == (RefusalKind.SchemaMismatch, [])
     assert "another order" in decoded.bad[0].message
 
 
@@ -199,8 +202,8 @@ def test_comments_are_skipped_but_not_what_follows_them_in_a_message() -> None:
     assert decoded.skipped == [0, 1]
     assert decoded.good == [3]
     assert [(record.index, record.kind) for record in decoded.bad] == [
-        (2, Kind.MalformedPayload),
-        (4, Kind.TypeConversion),
+        (2, RefusalKind.MalformedPayload),
+        (4, RefusalKind.TypeConversion),
     ]
     assert "more than one line" in decoded.bad[0].message
 

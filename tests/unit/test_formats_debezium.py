@@ -15,7 +15,7 @@ import pytest
 
 from forebay import column_types as types
 from forebay.errors import UnsupportedSqlError
-from forebay.formats import Decoded, Kind, decoder, key_decoder
+from forebay.formats import Decoded, RefusalKind, decoder, key_decoder
 from forebay.formats.debezium_format import ChangeDecoder
 
 USERS = pa.schema([pa.field("id", types.BIGINT, nullable=False), pa.field("name", types.STRING)])
@@ -99,32 +99,48 @@ def test_decimals_keep_their_digits() -> None:
     [
         (
             event("u", None, BOB, source={"connector": "postgresql"}),
-            Kind.SchemaMismatch,
+            RefusalKind.SchemaMismatch,
             "before: op 'u' needs the row, but it is null; ALTER TABLE",
         ),
-        ({"op": "d"}, Kind.SchemaMismatch, "before: op 'd' needs the row, but it is missing"),
-        (event("c"), Kind.SchemaMismatch, "after: op 'c' needs the row, but it is null"),
-        (event("u", ALICE), Kind.SchemaMismatch, "after: "),
-        (event("c", None, "{}"), Kind.SchemaMismatch, "after: expected an object, found string"),
-        (event("t"), Kind.Other, "op: a truncate"),
-        (event("m"), Kind.SchemaMismatch, "op: expected c, r, u or d, found string 'm'"),
-        (event(1), Kind.SchemaMismatch, "op: expected c, r, u or d, found number 1"),
-        (ALICE, Kind.SchemaMismatch, "op: missing: this is no change event"),
-        (event("c", None, ALICE, ts_ms="7"), Kind.TypeConversion, "ts_ms: expected BIGINT"),
-        (event("c", None, {"id": "x"}), Kind.TypeConversion, "after.id: expected BIGINT"),
-        (event("u", {"id": None}, BOB), Kind.SchemaMismatch, "before.id: NOT NULL, but the field is null"),
-        (event("u", ALICE, {"id": 2.5}), Kind.TypeConversion, "after.id: "),
-        ({"payload": [1]}, Kind.SchemaMismatch, "payload: expected an object, found an array of 1"),
-        ([1], Kind.SchemaMismatch, "expected an object at the top level"),
-        (b" ", Kind.MalformedPayload, "not JSON"),
-        (b"{", Kind.MalformedPayload, "not JSON"),
-        (b'{"op": "c", "op": "d", "after": {"id": 1}}', Kind.MalformedPayload, "'op' occurs more than once"),
-        (b'{"op": "c", "after": {"id": 1, "id": 2}}', Kind.MalformedPayload, "'id' occurs more than once"),
-        (b'{"payload": {"op": "c", "after": {}, "after": {}}}', Kind.MalformedPayload, "'after' occurs"),
+        ({"op": "d"}, RefusalKind.SchemaMismatch, "before: op 'd' needs the row, but it is missing"),
+        (event("c"), RefusalKind.SchemaMismatch, "after: op 'c' needs the row, but it is null"),
+        (event("u", ALICE), RefusalKind.SchemaMismatch, "after: "),
+        (event("c", None, "{}"), RefusalKind.SchemaMismatch, "after: expected an object, found string"),
+        (event("t"), RefusalKind.Other, "op: a truncate"),
+        (event("m"), RefusalKind.SchemaMismatch, "op: expected c, r, u or d, found string 'm'"),
+        (event(1), RefusalKind.SchemaMismatch, "op: expected c, r, u or d, found number 1"),
+        (ALICE, RefusalKind.SchemaMismatch, "op: missing: this is no change event"),
+        (event("c", None, ALICE, ts_ms="7"), RefusalKind.TypeConversion, "ts_ms: expected BIGINT"),
+        (event("c", None, {"id": "x"}), RefusalKind.TypeConversion, "after.id: expected BIGINT"),
+        (
+            event("u", {"id": None}, BOB),
+            RefusalKind.SchemaMismatch,
+            "before.id: NOT NULL, but the field is null",
+        ),
+        (event("u", ALICE, {"id": 2.5}), RefusalKind.TypeConversion, "after.id: "),
+        ({"payload": [1]}, RefusalKind.SchemaMismatch, "payload: expected an object, found an array of 1"),
+        ([1], RefusalKind.SchemaMismatch, "expected an object at the top level"),
+        (b" ", RefusalKind.MalformedPayload, "not JSON"),
+        (b"{", RefusalKind.MalformedPayload, "not JSON"),
+        (
+            b'{"op": "c", "op": "d", "after": {"id": 1}}',
+            RefusalKind.MalformedPayload,
+            "'op' occurs more than once",
+        ),
+        (
+            b'{"op": "c", "after": {"id": 1, "id": 2}}',
+            RefusalKind.MalformedPayload,
+            "'id' occurs more than once",
+        ),
+        (
+            b'{"payload": {"op": "c", "after": {}, "after": {}}}',
+            RefusalKind.MalformedPayload,
+            "'after' occurs",
+        ),
     ],
 )
 def test_what_is_no_whole_change_is_refused_with_its_place_and_leaves_no_row(
-    change: Any, kind: Kind, said: str
+    change: Any, kind: RefusalKind, said: str
 ) -> None:
     decoded = read(change, event("c", None, ALICE))
     assert decoded.good == [1]
@@ -139,7 +155,7 @@ def test_a_value_that_the_database_did_not_log_is_refused() -> None:
     for row in ({"a": hidden}, {"b": base64.b64encode(hidden.encode()).decode()}):
         change = event("u", {"a": "x"}, row, source={"connector": "postgresql"})
         refused = read(change, schema=schema).bad[0]
-        assert refused.kind is Kind.TypeConversion
+        assert refused.kind is RefusalKind.TypeConversion
         assert refused.message.startswith(f"after.{next(iter(row))}: the value was not logged")
         assert "REPLICA IDENTITY FULL" in refused.message
 
@@ -265,7 +281,7 @@ def test_a_number_that_means_something_else_is_refused(
     column: pa.DataType, name: str, value: Any, reason: str
 ) -> None:
     (bad,) = enveloped(column, name, value).bad
-    assert bad.kind is Kind.TypeConversion
+    assert bad.kind is RefusalKind.TypeConversion
     assert re.search(reason, bad.message)
     assert bad.path == "after.x"
 

@@ -35,7 +35,7 @@ def home(tmp_path: Path) -> Iterator[Home]:
 
 
 def run(home: Home, statement: str) -> Any:
-    return home.run(parse_one(statement), statement)
+    return home.run(parse_one(statement))
 
 
 def test_a_select_over_a_finished_view(home: Home) -> None:

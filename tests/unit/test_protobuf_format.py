@@ -30,10 +30,14 @@ from tests.protobuf_support import (
 )
 
 from forebay.errors import UnsupportedSqlError
-from forebay.formats import Kind, decoder
+from forebay.formats import RefusalKind, decoder
 from forebay.formats.protobuf_format import ProtobufDecoder
 
-MALFORMED, MISMATCH, CONVERSION = Kind.MalformedPayload, Kind.SchemaMismatch, Kind.TypeConversion
+MALFORMED, MISMATCH, CONVERSION = (
+    RefusalKind.MalformedPayload,
+    RefusalKind.SchemaMismatch,
+    RefusalKind.TypeConversion,
+)
 ENUM = "enum E { ZERO = 0; ONE = 1; UNO = 1; LOW = -5; option allow_alias = true; } "
 
 
@@ -413,7 +417,7 @@ def test_structs_are_json_text() -> None:
         (sized(2, b"1.5"), MISMATCH, "number_value is written in another wire type"),
     ],
 )
-def test_what_json_cannot_say_is_refused(content: bytes, kind: Kind, found: str) -> None:
+def test_what_json_cannot_say_is_refused(content: bytes, kind: RefusalKind, found: str) -> None:
     bad = value("google.protobuf.Value", "STRING", sized(1, content))
     assert bad.kind is kind
     assert found in bad.message

@@ -11,7 +11,7 @@ from google.protobuf import descriptor_pb2
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forebay.formats import Kind
+from forebay.formats import RefusalKind
 from forebay.formats.protobuf_framing import MAX_INDEXES, Framed, unframe
 from forebay.formats.refusal import RefusedError
 
@@ -74,7 +74,7 @@ def test_confluent_s_path_to_a_message_is_the_same_as_ours() -> None:
 def test_anything_else_is_malformed(payload: bytes, reason: str) -> None:
     with pytest.raises(RefusedError, match=reason) as refused:
         unframe(payload)
-    assert refused.value.kind is Kind.MalformedPayload
+    assert refused.value.kind is RefusalKind.MalformedPayload
 
 
 @given(st.binary(max_size=30))
@@ -86,4 +86,4 @@ def test_random_bytes_are_a_header_or_malformed(payload: bytes) -> None:
         assert 0 < len(found.indexes) <= MAX_INDEXES
     except RefusedError as refused:
         kind = refused.kind
-    assert kind in (None, Kind.MalformedPayload)
+    assert kind in (None, RefusalKind.MalformedPayload)

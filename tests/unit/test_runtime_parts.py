@@ -18,9 +18,9 @@ import pyarrow as pa
 import pytest
 from rich.console import Console
 
-from forebay.backoff import MAX_MS, MIN_MS, Backoff, with_backoff
+from forebay.backoff import MAX_MS, MIN_MS, Backoff, wait_ms, with_backoff
 from forebay.catalog import QueryState
-from forebay.cli.output import Output, plain, show
+from forebay.cli.output import OutputFormat, plain, show
 from forebay.connectors.contract import Offsets, SourceCheckpoint, SourceConfig
 from forebay.connectors.datagen import DatagenSource
 from forebay.errors import (
@@ -28,15 +28,23 @@ from forebay.errors import (
     AuthError,
     CommitError,
     ForebayError,
+    MissingOptionError,
+    OptionValueError,
+    Position,
     QueryFailedError,
+    StatementError,
     UnreachableError,
+    UnsupportedSqlError,
 )
 from forebay.runtime import checkpoints
 from forebay.runtime.commits import GroupCommitter
+from forebay.runtime.definitions import view_statement
 from forebay.runtime.lock import ViewLock
+from forebay.runtime.placing import placed
 from forebay.runtime.positions import earlier
 from forebay.runtime.query import RunningQuery
 from forebay.runtime.results import Result
+from forebay.sql import parse_one, plan
 from forebay.views.paths import ViewPaths
 
 
@@ -111,6 +119,44 @@ def test_a_lock_may_be_released_by_two_threads_at_once(tmp_path: Path) -> None:
                 each.result(10)
 
 
+def test_what_the_catalog_holds_is_parsed_once_for_each_text() -> None:
+    text = "CREATE MATERIALIZED VIEW v AS SELECT a, count(*) AS n FROM s GROUP BY a"
+    statement = view_statement(text)
+    assert view_statement("".join(text)) is statement
+    assert view_statement(text.replace("AS n", "AS m")) != statement
+    # That is safe only as long as nobody changes what was parsed.
+    before = repr(statement.query)
+    assert plan(statement.query, statement.emit) == plan(statement.query, statement.emit)
+    assert repr(statement.query) == before
+
+
+PLACED = (
+    "CREATE SOURCE s (a INT) FROM KAFKA (topic = 't') ON ERROR = 'dead_letter' WITH (dead_letter_topic = 'd')"
+)
+
+
+@pytest.mark.parametrize(
+    ("error", "place"),
+    [
+        (OptionValueError("wrong", option="topic"), "topic = 't'"),
+        (OptionValueError("wrong", option="dead_letter_topic"), "dead_letter_topic"),
+        (OptionValueError("wrong", option="elsewhere"), "CREATE"),
+        (MissingOptionError("none", option="topic"), "CREATE"),
+        (MissingOptionError("none", option="dead_letter_topic"), "ON ERROR"),
+        (UnsupportedSqlError("no"), "CREATE"),
+        (UnsupportedSqlError("no", position=Position(1, 8, 6), statement="…"), "SOURCE"),
+    ],
+)
+def test_an_error_is_placed_at_the_option_it_names_or_else_at_the_statement(
+    error: StatementError, place: str
+) -> None:
+    with pytest.raises(StatementError) as raised, placed(parse_one(PLACED)):
+        raise error
+    assert raised.value is error
+    assert error.position is not None
+    assert error.position.column == PLACED.index(place) + 1
+
+
 def test_backoff_starts_at_100_ms_doubles_and_ends_at_30_s() -> None:
     backoff = Backoff()
     waits = [backoff.failed() for _ in range(12)]
@@ -144,6 +190,23 @@ def test_only_an_unreachable_system_is_waited_for() -> None:
 
     with pytest.raises(UnreachableError):
         with_backoff(never, timeout_s=0.25)
+
+
+def test_what_is_waited_for_and_how_often_can_be_said() -> None:
+    tried: list[int] = []
+
+    def missing() -> str:
+        tried.append(1)
+        raise AuthError("no")
+
+    with pytest.raises(AuthError):
+        with_backoff(missing, on=AuthError, tries=2, timeout_s=None)
+    assert len(tried) == 2
+
+
+def test_a_wait_stays_within_its_limit_after_any_number_of_failures() -> None:
+    assert [wait_ms(failures, 3, 10) for failures in (1, 2, 3, 1_000_000)] == [3, 6, 10, 10]
+    assert wait_ms(1_000_000, 0, 10) == 0
 
 
 class _Flaky(DatagenSource):
@@ -237,9 +300,9 @@ def test_json_output_is_json_whatever_the_types(capsys: pytest.CaptureFixture[st
     from datetime import UTC, datetime
 
     when = datetime(2026, 1, 28, 10, 30, tzinfo=UTC)
-    show(Result.of(("t", "b"), [(when, b"\x00\x01")]), Output.json)
+    show(Result.of(("t", "b"), [(when, b"\x00\x01")]), OutputFormat.json)
     assert json.loads(capsys.readouterr().out) == [{"t": "2026-01-28T10:30:00+00:00", "b": "AAE="}]
-    show(Result.of(("n",), [(1,), (2,)]), Output.jsonl)
+    show(Result.of(("n",), [(1,), (2,)]), OutputFormat.jsonl)
     assert [json.loads(line) for line in capsys.readouterr().out.splitlines()] == [{"n": 1}, {"n": 2}]
     assert plain(object) == str(object)
 
@@ -247,7 +310,7 @@ def test_json_output_is_json_whatever_the_types(capsys: pytest.CaptureFixture[st
 def test_what_a_statement_did_goes_to_stderr_so_that_stdout_is_data(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    show(Result(done="source t created"), Output.json)
+    show(Result(done="source t created"), OutputFormat.json)
     seen = capsys.readouterr()
     assert seen.out == ""
     assert "source t created" in seen.err

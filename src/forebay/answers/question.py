@@ -14,14 +14,14 @@ class NeedsSpark(Exception):
     """This query is for Spark to answer; the message names what in it, as EXPLAIN shows it."""
 
 
-Function = Literal["count", "min", "max", "sum", "avg"]
+AnswerFunction = Literal["count", "min", "max", "sum", "avg"]
 
 
 @dataclass(frozen=True)
 class Total:
     """An aggregate. `column` is "" in count(*)."""
 
-    function: Function
+    function: AnswerFunction
     column: str
 
     @property
@@ -47,7 +47,7 @@ class SortKey:
 
 
 @dataclass(frozen=True)
-class Output:
+class AnswerColumn:
     """A column that comes out; `field` is what the reader sees of it."""
 
     column: str
@@ -61,7 +61,7 @@ class Question:
     columns: tuple[str, ...]
     where: Condition | None
     grouping: Grouping | None
-    outputs: tuple[Output, ...]
+    outputs: tuple[AnswerColumn, ...]
     distinct: bool
     order: tuple[SortKey, ...]
     limit: int | None

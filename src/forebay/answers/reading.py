@@ -14,7 +14,7 @@ from pyarrow import types
 from sqlglot import exp
 
 from forebay.answers.columns import TableColumns
-from forebay.answers.question import Grouping, NeedsSpark, Output, Question, SortKey, Total
+from forebay.answers.question import AnswerColumn, Grouping, NeedsSpark, Question, SortKey, Total
 from forebay.answers.totals import result_type
 from forebay.answers.types import is_scalar
 from forebay.condition import Condition
@@ -54,10 +54,10 @@ def one_table(query: Any) -> str:
 def read(query: Any, schema: pa.Schema) -> Question:
     """What the query asks of a table of this schema. NeedsSpark if that is not for us to answer."""
     one_table(query)
-    return _Reading(query, schema).question()
+    return _QuestionReading(query, schema).question()
 
 
-class _Reading:
+class _QuestionReading:
     def __init__(self, query: Any, schema: pa.Schema) -> None:
         self._query = query
         self._fields = {field.name.lower(): field for field in schema}
@@ -121,7 +121,7 @@ class _Reading:
         return result_type(total, self._fields[total.column.lower()].type if total.column else None)
 
     def _grouped(
-        self, node: Any, keys: Sequence[str], outputs: Sequence[Output]
+        self, node: Any, keys: Sequence[str], outputs: Sequence[AnswerColumn]
     ) -> tuple[str, pa.DataType] | None:
         """What a name or an aggregate in HAVING stands for."""
         total = self._total(node)
@@ -137,28 +137,28 @@ class _Reading:
 
     # -- clauses -------------------------------------------------------------------------------------
 
-    def _outputs(self) -> list[Output]:
-        found: list[Output] = []
+    def _outputs(self) -> list[AnswerColumn]:
+        found: list[AnswerColumn] = []
         for node in self._query.expressions:
             alias = node.alias if isinstance(node, exp.Alias) else ""
             inner = node.this if isinstance(node, exp.Alias) else node
             if _is_star(inner) and not alias:
                 if isinstance(inner, exp.Column) and inner.table.lower() not in self._own:
                     self._leave(inner)
-                found += [Output(field.name, field) for field in self._star]
+                found += [AnswerColumn(field.name, field) for field in self._star]
             elif (column := self._column(inner)) is not None:
                 field = self._fields[column[0].lower()]
-                found.append(Output(field.name, field.with_name(alias or inner.name)))
+                found.append(AnswerColumn(field.name, field.with_name(alias or inner.name)))
             elif (total := self._total(inner)) is not None:
                 self._totals[total] = None
                 name = f"{total.function}({inner.this.name if total.column else '1'})"
                 nullable = total.function != "count"
-                found.append(Output(total.name, pa.field(alias or name, self._kind(total), nullable)))
+                found.append(AnswerColumn(total.name, pa.field(alias or name, self._kind(total), nullable)))
             else:
                 self._leave(inner)
         return found
 
-    def _keys(self, outputs: Sequence[Output]) -> tuple[str, ...]:
+    def _keys(self, outputs: Sequence[AnswerColumn]) -> tuple[str, ...]:
         group = self._query.args.get("group")
         if group is None:
             return ()
@@ -176,7 +176,7 @@ class _Reading:
             keys[found[0]] = None
         return tuple(keys)
 
-    def _distinct(self, outputs: Sequence[Output]) -> bool:
+    def _distinct(self, outputs: Sequence[AnswerColumn]) -> bool:
         distinct = self._query.args.get("distinct")
         if distinct is None:
             return False
@@ -197,7 +197,12 @@ class _Reading:
         return found
 
     def _sort_key(
-        self, ordered: Any, keys: Sequence[str], outputs: Sequence[Output], distinct: bool, grouped: bool
+        self,
+        ordered: Any,
+        keys: Sequence[str],
+        outputs: Sequence[AnswerColumn],
+        distinct: bool,
+        grouped: bool,
     ) -> SortKey:
         """By place, by the name of an output, or else by what the outputs are made of."""
         node = ordered.this
@@ -237,7 +242,7 @@ class _Reading:
 
     # -- checks --------------------------------------------------------------------------------------
 
-    def _check_grouped(self, outputs: Sequence[Output], grouping: Grouping, distinct: bool) -> None:
+    def _check_grouped(self, outputs: Sequence[AnswerColumn], grouping: Grouping, distinct: bool) -> None:
         known = {*grouping.keys, *(total.name for total in grouping.totals)}
         for output in outputs:
             if output.column not in known:
@@ -256,7 +261,7 @@ class _Reading:
         self,
         where: Condition | None,
         grouping: Grouping | None,
-        outputs: Sequence[Output],
+        outputs: Sequence[AnswerColumn],
         order: Sequence[SortKey],
     ) -> tuple[str, ...]:
         needed = {*(where.columns() if where else ()), *(key.column for key in order)}
@@ -271,7 +276,7 @@ class _Reading:
         raise NeedsSpark(_text(node))
 
 
-def _by_name(node: Any, outputs: Sequence[Output]) -> Output | None:
+def _by_name(node: Any, outputs: Sequence[AnswerColumn]) -> AnswerColumn | None:
     if not is_column(node, {""}):
         return None
     named = [output for output in outputs if output.field.name.lower() == node.name.lower()]
@@ -280,7 +285,7 @@ def _by_name(node: Any, outputs: Sequence[Output]) -> Output | None:
     return named[0] if named else None
 
 
-def _by_place(node: Any, outputs: Sequence[Output]) -> Output | None:
+def _by_place(node: Any, outputs: Sequence[AnswerColumn]) -> AnswerColumn | None:
     place = int(node.name) if _is_number(node) else 0
     return outputs[place - 1] if 0 < place <= len(outputs) else None
 

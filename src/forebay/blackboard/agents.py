@@ -15,19 +15,19 @@ from uuid import NAMESPACE_OID, UUID, uuid5
 from forebay.blackboard.artifact import Document
 from forebay.errors import ArtifactError
 
-Handler = Callable[[Any], Any]
+AgentHandler = Callable[[Any], Any]
 """Takes an artifact; gives nothing, an artifact, or several of them. `async def`, or plain, run in a thread."""
 
 EVERY = "*"
 
 
 @dataclass(frozen=True)
-class Subscription:
+class AgentSubscription:
     """One agent's wish. `where` is asked of those of the types; it sees the artifact, and must not change it."""
 
     agent: str
     types: frozenset[str]
-    handler: Handler
+    handler: AgentHandler
     where: Callable[[Any], bool] | None = None
 
     def wants(self, document: Document) -> bool:

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 from uuid import UUID, uuid4
 
 from forebay.blackboard.shapes import (
-    Shape,
+    DocumentShape,
     mapping,
     moment,
     parse,
@@ -186,7 +186,7 @@ def _visibility(value: Any) -> bool:
     return mapping(value) and text(value.get("kind", ""))
 
 
-ARTIFACT = Shape(
+ARTIFACT = DocumentShape(
     "artifact",
     {
         "id": uuid,

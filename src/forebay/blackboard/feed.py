@@ -17,7 +17,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message
 
 from forebay.backoff import Backoff, with_backoff
 from forebay.blackboard.index import Fed, Index
-from forebay.blackboard.topics import Topics
+from forebay.blackboard.topics import BoardTopics
 from forebay.errors import AuthError, ForebayError, IndexBehindError, UnreachableError
 from forebay.kafka.admin import Cluster, partitions_of
 from forebay.kafka.consumers import fetch
@@ -41,10 +41,10 @@ class _LogLostError(Exception):
         self.topic = topic
 
 
-class Feed:
+class IndexFeed:
     """From start() to close()."""
 
-    def __init__(self, options: Options, topics: Topics, index: Index) -> None:
+    def __init__(self, options: Options, topics: BoardTopics, index: Index) -> None:
         self._options = options
         self._index = index
         self._names = topics.indexed

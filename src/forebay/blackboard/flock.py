@@ -25,7 +25,7 @@ from pydantic import Field, PrivateAttr
 
 from forebay.blackboard.artifact import Document, decode
 from forebay.blackboard.keywords import BlackboardKeywords
-from forebay.blackboard.marks import Marks
+from forebay.blackboard.marks import BoardMarks
 from forebay.blackboard.store import KafkaBlackboardStore as PlainStore
 from forebay.errors import BadRecordError, BlackboardError
 from forebay.pool import Pool, Record
@@ -99,7 +99,7 @@ class DurableDeduplicationComponent(OrchestratorComponent):
 
     priority: int = 15  # between the circuit breaker (10) and Flock's own deduplication (20)
     name: str = "durable-deduplication"
-    _marks: Marks = PrivateAttr()
+    _marks: BoardMarks = PrivateAttr()
     _marking: set[asyncio.Task[None]] = PrivateAttr(default_factory=set)
 
     async def on_initialize(self, orchestrator: Any) -> None:
@@ -149,7 +149,7 @@ class KafkaSchedulingComponent(OrchestratorComponent):
     workers: int = 100
     pool: dict[str, Any] = Field(default_factory=dict)
     _pool: Pool | None = PrivateAttr(default=None)
-    _marks: Marks = PrivateAttr()
+    _marks: BoardMarks = PrivateAttr()
     _tasks: dict[str, dict[str, asyncio.Task[Any]]] = PrivateAttr(default_factory=dict)
     _leases: dict[str, Any] = PrivateAttr(default_factory=dict)
 

@@ -7,7 +7,6 @@ anew or has lost records is begun again, and all of it if it may have missed a t
 
 from __future__ import annotations
 
-import fcntl
 import json
 import logging
 import sqlite3
@@ -19,44 +18,47 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
-from typing import IO, Any
+from typing import TYPE_CHECKING, Any
 
+from forebay import locks
 from forebay.blackboard.artifact import decode_fields, micros
 from forebay.blackboard.records import AGENT, CONSUMPTION, MARK, consumption_key
 from forebay.blackboard.shapes import parse_quickly
 from forebay.blackboard.stats import Refusals
-from forebay.blackboard.topics import TOMBSTONE_MS, Topics
+from forebay.blackboard.topics import TOMBSTONE_MS, BoardTopics
 from forebay.errors import AlreadyRunningError, ArtifactError
 from forebay.kafka.partitions import TopicPartition
+from forebay.sqlite import rebuild, transaction
+
+if TYPE_CHECKING:
+    from filelock import BaseFileLock
 
 log = logging.getLogger("forebay.blackboard")
 
-
 FORM = 2  # of the tables and of what may be in them: a file of another form is begun again
 _SCHEMA = """
-CREATE TABLE IF NOT EXISTS artifacts (
+CREATE TABLE artifacts (
     seq INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, type TEXT NOT NULL, produced_by TEXT NOT NULL,
     correlation_id TEXT, visibility TEXT NOT NULL, tags TEXT NOT NULL, created_us INTEGER NOT NULL,
     document BLOB NOT NULL, partition INTEGER NOT NULL, at_offset INTEGER NOT NULL, at_ms INTEGER NOT NULL
 );
-CREATE INDEX IF NOT EXISTS artifacts_created ON artifacts (created_us, id);
-CREATE INDEX IF NOT EXISTS artifacts_type ON artifacts (type, created_us);
-CREATE INDEX IF NOT EXISTS artifacts_correlation ON artifacts (correlation_id) WHERE correlation_id IS NOT NULL;
-CREATE TABLE IF NOT EXISTS consumptions (
+CREATE INDEX artifacts_created ON artifacts (created_us, id);
+CREATE INDEX artifacts_type ON artifacts (type, created_us);
+CREATE INDEX artifacts_correlation ON artifacts (correlation_id) WHERE correlation_id IS NOT NULL;
+CREATE TABLE consumptions (
     key TEXT PRIMARY KEY, artifact_id TEXT NOT NULL, consumer TEXT NOT NULL, run_id TEXT, correlation_id TEXT,
     consumed_at TEXT NOT NULL
 ) WITHOUT ROWID;
-CREATE INDEX IF NOT EXISTS consumptions_artifact ON consumptions (artifact_id);
-CREATE INDEX IF NOT EXISTS consumptions_consumer ON consumptions (consumer);
-CREATE TABLE IF NOT EXISTS processed (key TEXT PRIMARY KEY) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS agents (name TEXT PRIMARY KEY, document BLOB NOT NULL) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS positions (
+CREATE INDEX consumptions_artifact ON consumptions (artifact_id);
+CREATE INDEX consumptions_consumer ON consumptions (consumer);
+CREATE TABLE processed (key TEXT PRIMARY KEY) WITHOUT ROWID;
+CREATE TABLE agents (name TEXT PRIMARY KEY, document BLOB NOT NULL) WITHOUT ROWID;
+CREATE TABLE positions (
     topic TEXT NOT NULL, partition INTEGER NOT NULL, topic_id TEXT NOT NULL, next INTEGER NOT NULL,
     PRIMARY KEY (topic, partition)
 ) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS fed (at_ms INTEGER NOT NULL);
+CREATE TABLE fed (at_ms INTEGER NOT NULL);
 """
-_TABLES = ("artifacts", "consumptions", "processed", "agents", "positions", "fed")
 
 # One key is always in one partition, in order; only where partitions were added may it be in two.
 _PUT_ARTIFACT = """
@@ -88,7 +90,9 @@ class Fed:
 class Index:
     """One writer (the feed) and any number of readers in this process; one process a file."""
 
-    def __init__(self, topics: Topics, path: Path | None = None, refusals: Refusals | None = None) -> None:
+    def __init__(
+        self, topics: BoardTopics, path: Path | None = None, refusals: Refusals | None = None
+    ) -> None:
         self._topics = topics
         self._refusals = refusals or Refusals()
         self._folder = None if path else tempfile.TemporaryDirectory(prefix="forebay-board-")
@@ -96,24 +100,21 @@ class Index:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         self._held = self._hold()
         self._writer = self._connect()
-        self._make_tables()
+        rebuild(self._writer, FORM, _SCHEMA)
         self._reader = self._connect()
         self._reading = threading.Lock()
         # Looks at one row, which take microseconds, never wait for a search: they are made in event loops.
         self._glancer = self._connect()
         self._glancing = threading.Lock()
 
-    def _hold(self) -> IO[str]:
-        handle = self.path.with_name(self.path.name + ".lock").open("a")
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            handle.close()
+    def _hold(self) -> BaseFileLock:
+        held = locks.take(self.path.with_name(self.path.name + ".lock"))
+        if held is None:
             raise AlreadyRunningError(
                 f"the index '{self.path}' is in use by another process",
                 remedy="give each process an 'index.path' of its own, or none",
-            ) from None
-        return handle
+            )
+        return held
 
     def _connect(self) -> sqlite3.Connection:
         db = sqlite3.connect(self.path, check_same_thread=False, isolation_level=None, timeout=30)
@@ -122,18 +123,13 @@ class Index:
         db.execute("PRAGMA synchronous = NORMAL" if self._folder is None else "PRAGMA synchronous = OFF")
         return db
 
-    def _make_tables(self) -> None:
-        if self._writer.execute("PRAGMA user_version").fetchone()[0] != FORM:
-            drop = "".join(f"DROP TABLE IF EXISTS {table};" for table in _TABLES)
-            self._writer.executescript(f"BEGIN; {drop} {_SCHEMA} PRAGMA user_version = {FORM}; COMMIT")
-
     def close(self) -> None:
         with self._reading:
             self._reader.close()
         with self._glancing:
             self._glancer.close()
         self._writer.close()
-        self._held.close()
+        self._held.release()
         if self._folder is not None:
             self._folder.cleanup()
 
@@ -156,8 +152,7 @@ class Index:
     def forget(self, topics: Collection[str]) -> None:
         """All that came from these topics: it is read again."""
         log.info("the index of %s is made anew", ", ".join(sorted(topics)))
-        self._writer.execute("BEGIN IMMEDIATE")
-        try:
+        with transaction(self._writer):
             for topic, table in self._tables.items():
                 if topic in topics:
                     self._writer.execute(f"DELETE FROM {table}")  # noqa: S608
@@ -167,10 +162,6 @@ class Index:
             self._writer.execute(f"DELETE FROM positions WHERE topic NOT IN ({marks})", [*kept])  # noqa: S608
             if not kept:
                 self._writer.execute("DELETE FROM fed")
-        except BaseException:
-            self._writer.execute("ROLLBACK")
-            raise
-        self._writer.execute("COMMIT")
         self._refusals.forget(topics)
 
     @property
@@ -189,8 +180,7 @@ class Index:
     ) -> None:
         """Records in log order, and how far that gets each partition: all of it or nothing."""
         db = self._writer
-        db.execute("BEGIN IMMEDIATE")
-        try:
+        with transaction(db):
             for of_artifacts, run in groupby(records, self._is_artifact):
                 if of_artifacts:
                     db.executemany(_PUT_ARTIFACT, filter(None, map(self._artifact_row, run)))
@@ -203,10 +193,6 @@ class Index:
             )
             db.execute("DELETE FROM fed")
             db.execute("INSERT INTO fed VALUES (?)", (_now_ms(),))
-        except BaseException:
-            db.execute("ROLLBACK")
-            raise
-        db.execute("COMMIT")
 
     def _is_artifact(self, record: Fed) -> bool:
         return record.topic == self._topics.by_id and record.value is not None

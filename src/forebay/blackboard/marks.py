@@ -12,20 +12,20 @@ import time
 from itertools import islice
 from typing import Any
 
-from forebay.blackboard.feed import Feed
+from forebay.blackboard.feed import IndexFeed
 from forebay.blackboard.index import Index
 from forebay.blackboard.records import processed_key
-from forebay.blackboard.retries import Place
+from forebay.blackboard.retries import RecordPlace
 from forebay.kafka.producer import OutgoingRecord
 
 PRUNE = 10_000  # own marks kept in memory before those that the index has are let go
 STEP = 50  # that are looked at then: the event loop waits meanwhile
 
 
-class Marks:
+class BoardMarks:
     """For one event loop."""
 
-    def __init__(self, topic: str, index: Index, feed: Feed, timeout_s: float) -> None:
+    def __init__(self, topic: str, index: Index, feed: IndexFeed, timeout_s: float) -> None:
         self._topic = topic
         self._index = index
         self._feed = feed
@@ -41,7 +41,7 @@ class Marks:
         return (fresh is not None and fresh is lease) or key in self._index.processed([key])
 
     def mark(
-        self, artifact_id: str, agent: str, replay: str, place: Place, result: dict[str, Any]
+        self, artifact_id: str, agent: str, replay: str, place: RecordPlace, result: dict[str, Any]
     ) -> OutgoingRecord:
         """The record that says so."""
         topic, partition, offset = place

@@ -11,7 +11,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from forebay.blackboard.stats import BoardStats, Stats
+from forebay.blackboard.stats import BoardStats, OrchestratorStats
 from forebay.pool import Pool
 
 _COUNTERS = {
@@ -51,7 +51,7 @@ class BoardCollector(Collector):
 class AgentCollector(Collector):
     """`prometheus_client.REGISTRY.register(orchestrator.collector())`."""
 
-    def __init__(self, stats: Stats, pools: Sequence[Pool], board: Collector) -> None:
+    def __init__(self, stats: OrchestratorStats, pools: Sequence[Pool], board: Collector) -> None:
         self._stats = stats
         self._pools = pools
         self._board = board

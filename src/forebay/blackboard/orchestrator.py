@@ -25,13 +25,13 @@ from uuid import UUID
 
 from forebay.blackboard import telemetry
 from forebay.blackboard.agent_keywords import AgentKeywords
-from forebay.blackboard.agents import Handler, Subscription, output, types_of
+from forebay.blackboard.agents import AgentHandler, AgentSubscription, output, types_of
 from forebay.blackboard.artifact import ConsumptionRecord, decode
 from forebay.blackboard.metrics import AgentCollector
 from forebay.blackboard.options import OWN
 from forebay.blackboard.retries import Job, RetryPolicy, agent_of, headers_of, job_of, letter_of
 from forebay.blackboard.shapes import parse_quickly, text
-from forebay.blackboard.stats import Stats
+from forebay.blackboard.stats import OrchestratorStats
 from forebay.blackboard.store import KafkaBlackboardStore
 from forebay.blackboard.writer import HEADROOM, PARTITIONER, most_bytes
 from forebay.deadletter.policy import ErrorPolicy
@@ -87,11 +87,11 @@ class Orchestrator:
         self.store = store
         self.group_id = group_id or f"{store.options['topic.prefix']}orchestrator"
         self.retry = retry or RetryPolicy()
-        self.stats = Stats()
+        self.stats = OrchestratorStats()
         self._client: dict[str, Any] = dict(pool.get("kafka") or {})
         self._settings: dict[str, Any] = {"workers": workers, "order": order, **pool}
         self._settings.pop("kafka", None)
-        self._subscriptions: dict[str, Subscription] = {}
+        self._subscriptions: dict[str, AgentSubscription] = {}
         self._stopping = asyncio.Event()
         self._pools: list[Pool] = []
         self._threads = ThreadPoolExecutor(workers, thread_name_prefix="forebay-agent")
@@ -105,7 +105,7 @@ class Orchestrator:
         self,
         agent: str,
         types: str | Collection[str],
-        handler: Handler,
+        handler: AgentHandler,
         *,
         where: Callable[[Any], bool] | None = None,
     ) -> None:
@@ -118,7 +118,7 @@ class Orchestrator:
             raise BlackboardError(
                 f"agent '{agent}' is subscribed already", remedy="give it several types at once"
             )
-        self._subscriptions[agent] = Subscription(agent, types_of(types), handler, where)
+        self._subscriptions[agent] = AgentSubscription(agent, types_of(types), handler, where)
 
     # -- life ----------------------------------------------------------------------------------------
 
@@ -253,7 +253,7 @@ class Orchestrator:
 
     async def _fail_all(
         self,
-        wanted: list[Subscription],
+        wanted: list[AgentSubscription],
         record: Record,
         job: Job,
         document: dict[str, Any],
@@ -327,7 +327,7 @@ class Orchestrator:
             raise _StoppingError("the orchestrator stops")
 
     async def _run_agent(
-        self, who: Subscription, record: Record, job: Job, document: dict[str, Any], artifact: Any
+        self, who: AgentSubscription, record: Record, job: Job, document: dict[str, Any], artifact: Any
     ) -> tuple[bool, list[OutgoingRecord]]:
         """Whether it is done, and what is to be written: what it made and its mark, or a retry, or a dead letter."""
         if await self._marks.has(document["id"], who.agent, job.replay, record._lease):

@@ -47,7 +47,7 @@ def where(filters: Any, resolve: Callable[[str], str]) -> Clause:
     return (" WHERE " + " AND ".join(parts), values) if parts else ("", [])
 
 
-class Found(NamedTuple):
+class FoundArtifact(NamedTuple):
     """An artifact as it is in the log, and as the program sees it."""
 
     document: Document
@@ -96,7 +96,7 @@ class Queries:
         see = self._seen if as_class is None else lambda document: self._codec.payload(as_class, document)
         return [found.artifact for found in self._read(reversed(rows), see)]
 
-    def page(self, filters: Any, limit: int, offset: int) -> tuple[list[Found], int]:
+    def page(self, filters: Any, limit: int, offset: int) -> tuple[list[FoundArtifact], int]:
         """Ordered by creation and id; a limit of 0 or less is all. The total counts those that are left out, too."""
         clause, values = where(filters, self._resolve)
         with self._index.moment() as rows:
@@ -111,12 +111,12 @@ class Queries:
     def _seen(self, document: Document) -> Any:
         return self._codec.artifact(document)
 
-    def _read(self, rows: Iterable[tuple[Any, ...]], see: Callable[[Document], Any]) -> list[Found]:
+    def _read(self, rows: Iterable[tuple[Any, ...]], see: Callable[[Document], Any]) -> list[FoundArtifact]:
         found = []
         for data, partition, offset in rows:
             try:
                 document = decode(data)
-                found.append(Found(document, see(document)))
+                found.append(FoundArtifact(document, see(document)))
             except Exception as error:  # the program's classes may raise anything
                 self._refusals.add((self._topic, partition, offset), error)
         return found

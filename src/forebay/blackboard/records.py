@@ -9,14 +9,14 @@ from collections.abc import Mapping
 from urllib.parse import quote
 
 from forebay.blackboard.artifact import Document
-from forebay.blackboard.shapes import Shape, moment, text, text_or_none, texts, uuid, whole
+from forebay.blackboard.shapes import DocumentShape, moment, text, text_or_none, texts, uuid, whole
 
-MARK = Shape(
+MARK = DocumentShape(
     "mark",
     {"at_ms": whole, "topic": text, "partition": whole, "offset": whole, "result": text},
     optional={"outputs": texts},
 )
-CONSUMPTION = Shape(
+CONSUMPTION = DocumentShape(
     "consumption",
     {
         "artifact_id": uuid,
@@ -26,7 +26,7 @@ CONSUMPTION = Shape(
         "consumed_at": moment,
     },
 )
-AGENT = Shape(
+AGENT = DocumentShape(
     "agent",
     {
         "agent_name": text,

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from forebay.backoff import wait_ms
 from forebay.deadletter.letter import REPLAY_ID, Letter
 from forebay.deadletter.stacktrace import stacktrace_of
 from forebay.errors import ArtifactError
 
 Headers = Sequence[tuple[str, bytes | None]]
-Place = tuple[str, int, int]
+RecordPlace = tuple[str, int, int]
 
 AGENT = "forebay.agent"
 ATTEMPT = "forebay.retry.attempt"
@@ -31,7 +32,7 @@ class RetryPolicy:
 
     def wait_ms(self, failed: int) -> int:
         """After this many failures. The same for all, so that a retry topic is in the order in which it is due."""
-        return int(min(self.backoff_max_ms, self.backoff_ms * 2 ** (failed - 1)))
+        return wait_ms(failed, self.backoff_ms, self.backoff_max_ms)
 
     @property
     def topics(self) -> int:
@@ -47,7 +48,7 @@ class Job:
     failed: int  # how often it was tried before
     due_ms: int
     replay: str
-    origin: Place  # where the artifact first came from
+    origin: RecordPlace  # where the artifact first came from
 
     def next(self, agent: str, due_ms: int) -> Job:
         return replace(self, agent=agent, failed=self.failed + 1, due_ms=due_ms)
@@ -58,7 +59,7 @@ def agent_of(headers: Headers) -> str | None:
     return next((data.decode(errors="replace") for name, data in headers if name == AGENT and data), None)
 
 
-def job_of(headers: Headers, place: Place) -> Job:
+def job_of(headers: Headers, place: RecordPlace) -> Job:
     """Of any record that holds an artifact."""
     told = {name: data.decode(errors="replace") for name, data in headers if data is not None}
     try:

@@ -23,7 +23,7 @@ _HALF_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 Check = Callable[[Any], bool]
 
 
-class Shape:
+class DocumentShape:
     """A JSON object of these fields and no others. Those with a default may be missing, and those that are optional."""
 
     def __init__(

@@ -50,7 +50,7 @@ class AgentStats:
 
 
 @dataclass(repr=False)
-class Stats:
+class OrchestratorStats:
     """What the agents of one orchestrator have done since its start."""
 
     agents: dict[tuple[str, int], AgentStats] = field(default_factory=dict)

@@ -24,17 +24,17 @@ from uuid import UUID
 
 from forebay.blackboard import telemetry
 from forebay.blackboard.artifact import Codec, Document, PlainCodec, encode, iso
-from forebay.blackboard.feed import Feed
+from forebay.blackboard.feed import IndexFeed
 from forebay.blackboard.index import Index
 from forebay.blackboard.keywords import BlackboardKeywords
 from forebay.blackboard.lag import Throttle
-from forebay.blackboard.marks import Marks
+from forebay.blackboard.marks import BoardMarks
 from forebay.blackboard.metrics import BoardCollector
 from forebay.blackboard.options import BLACKBOARD, bind, node_name
 from forebay.blackboard.queries import Queries
 from forebay.blackboard.records import AGENT, CONSUMPTION, cloud_event, consumption_key, partition_key
 from forebay.blackboard.stats import BoardStats, Refusals
-from forebay.blackboard.topics import Topics, ensure_retry_topics, ensure_topics
+from forebay.blackboard.topics import BoardTopics, ensure_retry_topics, ensure_topics
 from forebay.blackboard.writer import HEADROOM, Placed, TransactionalWriter, Writer, most_bytes
 from forebay.errors import ArtifactError, StoreClosedError
 from forebay.kafka.producer import OutgoingRecord
@@ -73,7 +73,7 @@ class KafkaBlackboardStore:
         **options: Unpack[BlackboardKeywords],
     ) -> None:
         self.options = bind({"bootstrap.servers": bootstrap_servers, **options})
-        self.topics = Topics.of(self.options)
+        self.topics = BoardTopics.of(self.options)
         self.node = node_name(self.options)
         self._most_bytes = most_bytes(self.options)
         self._codec: Codec = codec or PlainCodec()
@@ -118,7 +118,7 @@ class KafkaBlackboardStore:
             with contextlib.ExitStack() as undo:
                 self._index = Index(self.topics, Path(path) if path else None, self.refusals)
                 undo.callback(self._index.close)
-                self._feed = Feed(self.options, self.topics, self._index)
+                self._feed = IndexFeed(self.options, self.topics, self._index)
                 undo.callback(self._feed.close)
                 self._feed.start()
                 self._throttle = Throttle(self.options, self.topics.artifacts)
@@ -219,10 +219,10 @@ class KafkaBlackboardStore:
         """Make the topics that this many retries wait in, and return their names. Blocks until they are there."""
         return ensure_retry_topics(self.options, self.topics, attempts, self._most_bytes + HEADROOM)
 
-    def marks(self) -> Marks:
+    def marks(self) -> BoardMarks:
         """Who is done with what, as this process knows it."""
         timeout_s = self.options["read.timeout.ms"] / 1000
-        return Marks(self.topics.processed, self._index, self._feed, timeout_s)
+        return BoardMarks(self.topics.processed, self._index, self._feed, timeout_s)
 
     async def upsert_agent_snapshot(self, snapshot: Any) -> None:
         """Keep what is known of an agent, in place of what was; returns when the log has it."""

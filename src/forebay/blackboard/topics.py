@@ -28,7 +28,7 @@ _NEWEST = {
 
 
 @dataclass(frozen=True)
-class Topics:
+class BoardTopics:
     """The names."""
 
     artifacts: str
@@ -40,7 +40,7 @@ class Topics:
     retry_prefix: str
 
     @classmethod
-    def of(cls, options: Options) -> Topics:
+    def of(cls, options: Options) -> BoardTopics:
         prefix = options["topic.prefix"]
         return cls(
             options["topic.artifacts"] or prefix + "artifacts",
@@ -65,7 +65,7 @@ class Topics:
         return self.by_id, self.processed, self.consumptions, self.agents
 
 
-def ensure_topics(options: Options, topics: Topics) -> None:
+def ensure_topics(options: Options, topics: BoardTopics) -> None:
     """The blackboard's topics are there and kept as they must be, or this says what is wrong."""
     settings = {topics.artifacts: {**_LOG, "retention.ms": str(options["retention.ms"])}}
     settings |= dict.fromkeys(topics.indexed, _NEWEST)
@@ -73,7 +73,7 @@ def ensure_topics(options: Options, topics: Topics) -> None:
     ensure(options, settings, partitions)
 
 
-def ensure_retry_topics(options: Options, topics: Topics, attempts: int, most_bytes: int) -> list[str]:
+def ensure_retry_topics(options: Options, topics: BoardTopics, attempts: int, most_bytes: int) -> list[str]:
     """What waits in them must stay until it is tried, however long nobody tries."""
     names = [topics.retry(number) for number in range(1, attempts + 1)]
     config = {**_LOG, "retention.ms": "-1", "max.message.bytes": str(most_bytes)}

@@ -7,11 +7,10 @@ SQL that made them, with secrets masked: a secret is never written to disk.
 from __future__ import annotations
 
 import json
-import re
 import sqlite3
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -20,53 +19,12 @@ from typing import Any
 
 from forebay.connectors.contract import Stretch
 from forebay.deadletter.ledger import NEAR
-from forebay.sqlite import is_current, prepare
+from forebay.home_tables import STEPS, Lost, lose
+from forebay.sqlite import migrate, transaction
 
 RATE_WINDOW_MS = 10_000  # errors a second are told over this long
 BATCHES_KEPT = 1_000  # per view: enough to look back some minutes, small enough to read at once
 HISTORY_KEPT = 1_000
-LOST_KEPT = 100  # newest ranges of a view and source; all are counted
-
-_SCHEMA = """
-CREATE TABLE IF NOT EXISTS objects (
-    name TEXT PRIMARY KEY, kind TEXT NOT NULL, definition TEXT NOT NULL, created_ms INTEGER NOT NULL,
-    detail TEXT NOT NULL DEFAULT '{}'
-);
-CREATE TABLE IF NOT EXISTS status (
-    view TEXT PRIMARY KEY, state TEXT NOT NULL, message TEXT NOT NULL, pid INTEGER NOT NULL,
-    since_ms INTEGER NOT NULL
-);
-CREATE TABLE IF NOT EXISTS status_history (
-    id INTEGER PRIMARY KEY, view TEXT NOT NULL, state TEXT NOT NULL, message TEXT NOT NULL, at_ms INTEGER NOT NULL
-);
-CREATE TABLE IF NOT EXISTS batches (
-    view TEXT NOT NULL, batch INTEGER NOT NULL, at_ms INTEGER NOT NULL, records INTEGER NOT NULL,
-    rejected INTEGER NOT NULL, duration_ms INTEGER NOT NULL, PRIMARY KEY (view, batch)
-);
-CREATE TABLE IF NOT EXISTS totals (
-    view TEXT NOT NULL, source TEXT NOT NULL, batch INTEGER NOT NULL, records INTEGER NOT NULL,
-    rejected TEXT NOT NULL, example TEXT, late INTEGER NOT NULL, offsets TEXT NOT NULL, at_ms INTEGER NOT NULL,
-    skipped INTEGER NOT NULL DEFAULT 0, dlq INTEGER NOT NULL DEFAULT 0, rate_limited INTEGER NOT NULL DEFAULT 0,
-    last_error_ms INTEGER NOT NULL DEFAULT 0, lost_ranges INTEGER NOT NULL DEFAULT 0,
-    lost_records INTEGER NOT NULL DEFAULT 0, case_mismatches INTEGER NOT NULL DEFAULT 0, PRIMARY KEY (view, source)
-);
-CREATE TABLE IF NOT EXISTS lost_ranges (
-    id INTEGER PRIMARY KEY, view TEXT NOT NULL, source TEXT NOT NULL, topic TEXT NOT NULL, partition INTEGER NOT NULL,
-    start INTEGER NOT NULL, "end" INTEGER NOT NULL
-);
-CREATE INDEX IF NOT EXISTS lost_by_view ON lost_ranges (view, source);
-CREATE TABLE IF NOT EXISTS recent_errors (
-    view TEXT NOT NULL, source TEXT NOT NULL, at_ms INTEGER NOT NULL, errors INTEGER NOT NULL
-);
-CREATE TABLE IF NOT EXISTS beginnings (
-    source TEXT PRIMARY KEY, identity TEXT NOT NULL, offsets TEXT NOT NULL, at_ms INTEGER NOT NULL
-);
-CREATE TABLE IF NOT EXISTS dead_letter_ledger (
-    source TEXT NOT NULL, topic TEXT NOT NULL, partition INTEGER NOT NULL, start INTEGER NOT NULL,
-    "end" INTEGER NOT NULL, count INTEGER NOT NULL, topic_id TEXT NOT NULL DEFAULT '',
-    at_ms INTEGER NOT NULL, PRIMARY KEY (source, topic, partition, start, topic_id)
-);
-"""
 
 
 class QueryState(StrEnum):
@@ -100,7 +58,7 @@ class BatchRecord:
     records: int
     rejected: Mapping[str, int]
     example: str | None
-    lost: tuple[tuple[str, int, int, int], ...]  # topic, partition, [start, end): gone before they were read
+    lost: tuple[Lost, ...]
     late: int  # rows that came after their window had been closed; Spark leaves them out
     offsets: Mapping[str, Any]
     duration_ms: int
@@ -159,12 +117,8 @@ class Catalog:
         path.chmod(0o600)
         self._connection.row_factory = sqlite3.Row
         self._connection.execute("PRAGMA journal_mode=WAL")
-        if not is_current(self._connection, _SCHEMA):
-            with self._transaction(durable=True) as db:
-                told = _lost_as_told(db)
-                prepare(db, _SCHEMA)
-                for view, source, span in told:
-                    _lose(db, view, source, [span])
+        self._connection.execute("PRAGMA synchronous=FULL")
+        migrate(self._connection, STEPS)
         self._upgrade_quotes()
 
     def _upgrade_quotes(self) -> None:
@@ -187,13 +141,8 @@ class Catalog:
         """If durable, it outlives a power failure; others can be worked out again, and do not wait for the disk."""
         with self._lock:
             self._connection.execute(f"PRAGMA synchronous={'FULL' if durable else 'NORMAL'}")
-            self._connection.execute("BEGIN IMMEDIATE")
-            try:
+            with transaction(self._connection):
                 yield self._connection
-            except BaseException:
-                self._connection.execute("ROLLBACK")
-                raise
-            self._connection.execute("COMMIT")
 
     def _rows(self, sql: str, *values: Any) -> list[sqlite3.Row]:
         with self._lock:
@@ -300,7 +249,7 @@ class Catalog:
                  known["lost_ranges"] if known else 0, known["lost_records"] if known else 0,
                  record.case_mismatches + (known["case_mismatches"] if known else 0)),
             )  # fmt: skip
-            _lose(db, record.view, record.source, record.lost)
+            lose(db, record.view, record.source, record.lost)
             _note_errors(db, record, now)
             db.execute(
                 "INSERT INTO batches VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET "
@@ -394,42 +343,6 @@ def _totals(row: sqlite3.Row, lost: Sequence[str]) -> Totals:
         row["skipped"], row["dlq"], row["rate_limited"], row["last_error_ms"],
         row["lost_ranges"], row["lost_records"], row["case_mismatches"],
     )  # fmt: skip
-
-
-def _lose(db: sqlite3.Connection, view: str, source: str, spans: Iterable[tuple[str, int, int, int]]) -> None:
-    """Count ranges that are gone, and name the newest of them. One that goes on where another ends is one with it."""
-    for topic, partition, start, end in spans:
-        longer = db.execute(
-            'UPDATE lost_ranges SET "end" = ? WHERE view = ? AND source = ? AND topic = ? AND partition = ? AND "end" = ?',
-            (end, view, source, topic, partition, start),
-        ).rowcount
-        if not longer:
-            db.execute(
-                "INSERT INTO lost_ranges VALUES (NULL, ?, ?, ?, ?, ?, ?)",
-                (view, source, topic, partition, start, end),
-            )
-            db.execute(
-                "DELETE FROM lost_ranges WHERE view = ?1 AND source = ?2 AND id <= "
-                "(SELECT id FROM lost_ranges WHERE view = ?1 AND source = ?2 ORDER BY id DESC LIMIT 1 OFFSET ?3)",
-                (view, source, LOST_KEPT),
-            )
-        db.execute(
-            "UPDATE totals SET lost_ranges = lost_ranges + ?, lost_records = lost_records + ? "
-            "WHERE view = ? AND source = ?",
-            (0 if longer else 1, end - start, view, source),
-        )
-
-
-def _lost_as_told(db: sqlite3.Connection) -> list[tuple[str, str, tuple[str, int, int, int]]]:
-    """View, source and range of what an older version kept as texts, all of them in one column."""
-    if "lost" not in [row["name"] for row in db.execute("PRAGMA table_info(totals)")]:
-        return []
-    return [
-        (row["view"], row["source"], (found[1], int(found[2]), int(found[3]), int(found[4])))
-        for row in db.execute("SELECT view, source, lost FROM totals")
-        for text in json.loads(row["lost"])
-        if (found := re.fullmatch(r"(.+)-(\d+) \[(\d+), (\d+)\)", text))
-    ]
 
 
 def _note_errors(db: sqlite3.Connection, record: BatchRecord, now: int) -> None:

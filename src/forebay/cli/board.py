@@ -22,7 +22,7 @@ from forebay.blackboard import (
 )
 from forebay.cli.brokers import BrokersOption
 from forebay.cli.brokers import brokers as usual_brokers
-from forebay.cli.output import OUTPUT_OPTION, Output, show_items, show_rows, words
+from forebay.cli.output import OUTPUT_OPTION, OutputFormat, show_items, show_rows, words
 from forebay.errors import UnknownObjectError
 from forebay.patience import PATIENCE_S
 
@@ -42,7 +42,7 @@ Types = Annotated[list[str] | None, typer.Option("--type", help="of this type; m
 Correlation = Annotated[str | None, typer.Option("--correlation-id", help="of this correlation")]
 Since = Annotated[datetime | None, typer.Option(help="at or after this time, UTC")]
 Until = Annotated[datetime | None, typer.Option(help="up to this time, UTC")]
-Out = Annotated[Output, OUTPUT_OPTION]
+Out = Annotated[OutputFormat, OUTPUT_OPTION]
 WIDTH = 60  # of a payload in a table
 PATIENCE_MS = int(PATIENCE_S * 1000)
 
@@ -88,7 +88,7 @@ def ls(
     limit: Annotated[int, typer.Option(help="so many; 0 is all")] = 50,
     brokers: Brokers = None,
     prefix: Prefix = "flock.",
-    output: Out = Output.table,
+    output: Out = OutputFormat.table,
 ) -> None:
     """List artifacts in the order of their creation."""
     filters = FilterConfig(
@@ -97,7 +97,7 @@ def ls(
 
     async def work(store: KafkaBlackboardStore) -> None:
         found, total = await store.query_artifacts(filters, limit=limit)
-        if output is Output.table:
+        if output is OutputFormat.table:
             show_items(_Line, [_Line.of(each) for each in found], output)
         else:
             show_rows([store._codec.document(each) for each in found], output)
@@ -119,7 +119,7 @@ def show(
         found = await store.get(id)
         if found is None:
             raise UnknownObjectError(f"there is no artifact {id}", remedy="forebay board ls lists them")
-        show_rows([store._codec.document(found)], Output.jsonl)
+        show_rows([store._codec.document(found)], OutputFormat.jsonl)
 
     _with(brokers, prefix, work)
 
@@ -134,7 +134,7 @@ def replay_command(
     dry_run: Annotated[bool, typer.Option("--dry-run", "-n", help="say how many, and do nothing")] = False,
     brokers: Brokers = None,
     prefix: Prefix = "flock.",
-    output: Out = Output.table,
+    output: Out = OutputFormat.table,
 ) -> None:
     """Hand artifacts of the log to an agent once more, though it is done with them. Times are when they were published."""
 
@@ -160,7 +160,7 @@ def lag(
     ] = None,
     brokers: Brokers = None,
     prefix: Prefix = "flock.",
-    output: Out = Output.table,
+    output: Out = OutputFormat.table,
 ) -> None:
     """How many artifacts the agents are behind, partition by partition."""
     store = KafkaBlackboardStore(

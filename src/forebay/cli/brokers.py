@@ -17,7 +17,7 @@ from forebay.project import LOCAL
 
 if TYPE_CHECKING:
     from forebay.options import Options
-    from forebay.registry.client import Registry
+    from forebay.registry.client import RegistryClient
 
 T = TypeVar("T")
 
@@ -84,10 +84,10 @@ def patiently(attempt: Callable[[], T]) -> T:
     return with_backoff(attempt, timeout_s=PATIENCE_S)
 
 
-def registry(given: str | None, environment: Mapping[str, str] = os.environ) -> Registry:
+def registry(given: str | None, environment: Mapping[str, str] = os.environ) -> RegistryClient:
     """The schema registry. Its credentials come from the environment alone."""
     from forebay.registry import RegistrySettings
-    from forebay.registry.client import Registry
+    from forebay.registry.client import RegistryClient
 
     def known(name: str) -> str | None:
         return environment.get(f"SCHEMA_REGISTRY_{name}") or None
@@ -99,7 +99,7 @@ def registry(given: str | None, environment: Mapping[str, str] = os.environ) -> 
             remedy="--registry (of forebay schema: --url) http://localhost:8081, or export SCHEMA_REGISTRY_URL=…, or "
             "start one with: forebay dev up",
         )
-    return Registry(
+    return RegistryClient(
         RegistrySettings(
             url=url,
             username=known("USERNAME"),

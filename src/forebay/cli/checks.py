@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from forebay.options import Options
     from forebay.project import Project
 
-State = Literal["ok", "warn", "fail"]
+CheckState = Literal["ok", "warn", "fail"]
 LIBRARIES = ("pyspark", "confluent-kafka", "deltalake", "pyarrow")
 CLOCK_S = 5.0  # windows and retention bear so much; a registry's Date has whole seconds
 LOW_BYTES, TOO_LOW_BYTES = 2 << 30, 200 << 20
@@ -36,7 +36,7 @@ class Finding:
     """A line of the report."""
 
     check: str
-    state: State
+    state: CheckState
     found: str
     remedy: str = ""
 

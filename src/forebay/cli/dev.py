@@ -28,7 +28,7 @@ _words = Console(stderr=True)
 _NOT_RUNNING = 3
 
 
-class OutputFormat(StrEnum):
+class AddressFormat(StrEnum):
     """How data is written to stdout."""
 
     table = "table"
@@ -42,7 +42,7 @@ class ServiceName(StrEnum):
     registry = "registry"
 
 
-Output = Annotated[OutputFormat, typer.Option("-o", "--output", help="How to print the addresses.")]
+OutputOption = Annotated[AddressFormat, typer.Option("-o", "--output", help="How to print the addresses.")]
 
 
 @dev_app.command()
@@ -69,7 +69,7 @@ def up(
             show_default=False,
         ),
     ] = None,
-    output: Output = OutputFormat.table,
+    output: OutputOption = AddressFormat.table,
 ) -> None:
     """Start the broker and the registry in the background, and print their addresses.
 
@@ -92,7 +92,7 @@ def up(
 
 
 @dev_app.command()
-def status(output: Output = OutputFormat.table) -> None:
+def status(output: OutputOption = AddressFormat.table) -> None:
     """Print what runs, and where. The exit code is 3 when the broker does not run.
 
     [dim]Example:[/dim]  forebay dev status -o json
@@ -150,9 +150,9 @@ def down(
         _words.print("Data removed")
 
 
-def _print(now: daemon.Status, output: OutputFormat) -> None:
+def _print(now: daemon.Status, output: AddressFormat) -> None:
     services = {"broker": now.broker, "registry": now.registry}
-    if output is OutputFormat.json:
+    if output is AddressFormat.json:
         body: dict[str, object] = {
             "bootstrap_servers": now.bootstrap_servers,
             "schema_registry_url": now.schema_registry_url,

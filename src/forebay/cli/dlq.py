@@ -14,10 +14,10 @@ from rich.console import Console
 
 from forebay.cli.inspect import DEFAULT_HOME, HomeOption
 from forebay.cli.letter_choice import (
-    BrokersOption,
     ConfigOption,
     IdOption,
     KindOption,
+    LetterBrokersOption,
     OneSource,
     SourceOption,
     TopicOption,
@@ -26,13 +26,13 @@ from forebay.cli.letter_choice import (
     must_select,
     narrowed,
 )
-from forebay.cli.output import OUTPUT_OPTION, Output, show_rows, words
+from forebay.cli.output import OUTPUT_OPTION, OutputFormat, show_rows, words
 from forebay.files import Draft
 
 if TYPE_CHECKING:
     from forebay.deadletter.entry import Entry
     from forebay.deadletter.letters import DeadLetters
-    from forebay.deadletter.stats import Stats
+    from forebay.deadletter.stats import LetterStats
     from forebay.runtime.home import Home
     from forebay.runtime.results import Result
 
@@ -64,9 +64,9 @@ def ls(
     kind: KindOption = None,
     limit: Annotated[int, typer.Option(help="show the newest so many; 0 is all")] = 50,
     topic: TopicOption = None,
-    brokers: BrokersOption = None,
+    brokers: LetterBrokersOption = None,
     config: ConfigOption = None,
-    output: Annotated[Output, OUTPUT_OPTION] = Output.table,
+    output: Annotated[OutputFormat, OUTPUT_OPTION] = OutputFormat.table,
     home: HomeOption = DEFAULT_HOME,
 ) -> None:
     """List letters, the newest first.
@@ -77,7 +77,7 @@ def ls(
         chosen = [
             narrowed(each, where, kind) for each in Whose.of(home, source, topic, brokers, config).all(at)
         ]
-        if output is Output.jsonl and not limit:
+        if output is OutputFormat.jsonl and not limit:
             for letters in chosen:
                 with _watched(letters) as reading:
                     show_rows((_plain(entry) for entry in reading), output)
@@ -94,7 +94,7 @@ def ls(
                     else:
                         heapq.heappushpop(newest, item)
         rows = [entry for _, _, entry in sorted(newest, reverse=True)]
-        if output is not Output.table:
+        if output is not OutputFormat.table:
             show_rows([_plain(entry) for entry in rows], output)
             return
         if rows:
@@ -112,9 +112,9 @@ def show(
     id: Annotated[str, typer.Argument(help="a letter's id: topic/partition/offset, as ls shows it")],
     source: OneSource = None,
     topic: TopicOption = None,
-    brokers: BrokersOption = None,
+    brokers: LetterBrokersOption = None,
     config: ConfigOption = None,
-    output: Annotated[Output, OUTPUT_OPTION] = Output.table,
+    output: Annotated[OutputFormat, OUTPUT_OPTION] = OutputFormat.table,
     home: HomeOption = DEFAULT_HOME,
 ) -> None:
     """Explain one letter: what was tried, where it failed, what the record holds, what to do.
@@ -125,7 +125,7 @@ def show(
         letters = Whose.of(home, source, topic, brokers, config).one(at)
         with _watched(letters) as reading:
             found = reading.explain(id)
-        if output is Output.table:
+        if output is OutputFormat.table:
             from forebay.cli.letters import draw
 
             draw(found, Console())
@@ -148,9 +148,9 @@ def stats(
     source: SourceOption = None,
     where: WhereOption = None,
     topic: TopicOption = None,
-    brokers: BrokersOption = None,
+    brokers: LetterBrokersOption = None,
     config: ConfigOption = None,
-    output: Annotated[Output, OUTPUT_OPTION] = Output.table,
+    output: Annotated[OutputFormat, OUTPUT_OPTION] = OutputFormat.table,
     home: HomeOption = DEFAULT_HOME,
 ) -> None:
     """Count letters by kind, state, field, partition and hour.
@@ -163,11 +163,11 @@ def stats(
         chosen = [
             narrowed(each, where, None) for each in Whose.of(home, source, topic, brokers, config).all(at)
         ]
-        counted: list[tuple[DeadLetters, Stats]] = []
+        counted: list[tuple[DeadLetters, LetterStats]] = []
         for letters in chosen:
             with _watched(letters) as reading:
                 counted.append((letters, reading.stats()))
-        if output is not Output.table:
+        if output is not OutputFormat.table:
             show_rows(
                 [row for each, found in counted for row in stats_rows(each.source, found, each.kept_out())],
                 output,
@@ -212,9 +212,9 @@ def replay(
         typer.Option(help="of a replay that was killed, if the topic has lost what would tell"),
     ] = None,
     topic: TopicOption = None,
-    brokers: BrokersOption = None,
+    brokers: LetterBrokersOption = None,
     config: ConfigOption = None,
-    output: Annotated[Output, OUTPUT_OPTION] = Output.table,
+    output: Annotated[OutputFormat, OUTPUT_OPTION] = OutputFormat.table,
     home: HomeOption = DEFAULT_HOME,
 ) -> None:
     """Send open letters' records again: their own bytes, or repaired ones. Each once, also if this is killed.
@@ -242,7 +242,7 @@ def replay(
         from forebay.runtime.letter_statements import replayed
 
         _say(replayed(report), output)
-        if dry_run and output is Output.table:
+        if dry_run and output is OutputFormat.table:
             for outgoing in report.examples:
                 value = outgoing.value or b""
                 text = value[:200].decode(errors="replace") + ("…" if len(value) > 200 else "")
@@ -260,7 +260,7 @@ def export(
         Path | None, typer.Option("--file", "-f", help="write here; to stdout if not given", dir_okay=False)
     ] = None,
     topic: TopicOption = None,
-    brokers: BrokersOption = None,
+    brokers: LetterBrokersOption = None,
     config: ConfigOption = None,
     home: HomeOption = DEFAULT_HOME,
 ) -> None:
@@ -294,9 +294,9 @@ def discard(
     all_: Annotated[bool, typer.Option("--all", help="all open letters")] = False,
     dry_run: DryRun = False,
     topic: TopicOption = None,
-    brokers: BrokersOption = None,
+    brokers: LetterBrokersOption = None,
     config: ConfigOption = None,
-    output: Annotated[Output, OUTPUT_OPTION] = Output.table,
+    output: Annotated[OutputFormat, OUTPUT_OPTION] = OutputFormat.table,
     home: HomeOption = DEFAULT_HOME,
 ) -> None:
     """Mark open letters as not wanted: no replay sends them. Their bytes stay where they are.
@@ -322,9 +322,9 @@ def reopen(
     all_: Annotated[bool, typer.Option("--all", help="all discarded letters")] = False,
     dry_run: DryRun = False,
     topic: TopicOption = None,
-    brokers: BrokersOption = None,
+    brokers: LetterBrokersOption = None,
     config: ConfigOption = None,
-    output: Annotated[Output, OUTPUT_OPTION] = Output.table,
+    output: Annotated[OutputFormat, OUTPUT_OPTION] = OutputFormat.table,
     home: HomeOption = DEFAULT_HOME,
 ) -> None:
     """Take a discard back: letters that are discarded are open again, and a replay sends them.
@@ -345,7 +345,7 @@ def reopen(
 def recover(
     source: OneSource = None,
     dry_run: DryRun = False,
-    output: Annotated[Output, OUTPUT_OPTION] = Output.table,
+    output: Annotated[OutputFormat, OUTPUT_OPTION] = OutputFormat.table,
     home: HomeOption = DEFAULT_HOME,
 ) -> None:
     """Write letters for what max_errors_per_second kept out, as long as the source's topic still holds it.
@@ -374,9 +374,9 @@ def _watched(letters: DeadLetters) -> Iterator[DeadLetters]:
         yield letters.watched_by(waiting)
 
 
-def _say(result: Result, output: Output) -> None:
+def _say(result: Result, output: OutputFormat) -> None:
     """What was done: in words for people, as a row for programs."""
-    if output is Output.table:
+    if output is OutputFormat.table:
         for line in result.notes:
             print(line)
     else:

@@ -14,14 +14,14 @@ from rich.text import Text
 from forebay.cli.brokers import BrokersOption, RegistryOption, SetOption, options, running
 from forebay.cli.checks import Finding, Where, findings
 from forebay.cli.inspect import DEFAULT_HOME
-from forebay.cli.output import OUTPUT_OPTION, Output, show_rows
+from forebay.cli.output import OUTPUT_OPTION, OutputFormat, show_rows
 from forebay.cli.profile import profile_option
 
 COLOURS = {"ok": "green", "warn": "yellow", "fail": "bold red"}
 
 
 def doctor(
-    output: Annotated[Output, OUTPUT_OPTION] = Output.table,
+    output: Annotated[OutputFormat, OUTPUT_OPTION] = OutputFormat.table,
     home: Annotated[
         Path | None,
         typer.Option(
@@ -60,9 +60,9 @@ def doctor(
     for each in findings(where, file):
         line = wrong if wrong is not None and each.check == wrong.check else each
         found.append(line)
-        if output is Output.table:
+        if output is OutputFormat.table:
             _print(line)
-    if output is not Output.table:
+    if output is not OutputFormat.table:
         show_rows([dataclasses.asdict(each) for each in found], output)
     if any(each.state == "fail" for each in found):
         raise typer.Exit(1)

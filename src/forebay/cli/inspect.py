@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from forebay.cli.completion import complete_view
-from forebay.cli.output import OUTPUT_OPTION, Output, show_items, show_rows
+from forebay.cli.output import OUTPUT_OPTION, OutputFormat, show_items, show_rows
 from forebay.cli.output import show as show_result
 
 HomeOption = Annotated[
@@ -18,7 +18,7 @@ HomeOption = Annotated[
 DEFAULT_HOME = Path(".forebay")
 
 
-class Kind(StrEnum):
+class ShownKind(StrEnum):
     sources = "sources"
     views = "views"
     sinks = "sinks"
@@ -26,8 +26,8 @@ class Kind(StrEnum):
 
 
 def show(
-    kind: Annotated[Kind, typer.Argument(help="what to list")],
-    output: Annotated[Output, OUTPUT_OPTION] = Output.table,
+    kind: Annotated[ShownKind, typer.Argument(help="what to list")],
+    output: Annotated[OutputFormat, OUTPUT_OPTION] = OutputFormat.table,
     home: HomeOption = DEFAULT_HOME,
 ) -> None:
     """List sources, views, sinks or queries.
@@ -41,7 +41,7 @@ def show(
 
 
 def lag(
-    output: Annotated[Output, OUTPUT_OPTION] = Output.table,
+    output: Annotated[OutputFormat, OUTPUT_OPTION] = OutputFormat.table,
     home: HomeOption = DEFAULT_HOME,
 ) -> None:
     """How far each source's consumer group is behind, partition by partition, as the brokers see it."""
@@ -68,4 +68,4 @@ def tail(
 
     with Home(home) as found, found.subscribe(view, after=after, timeout=timeout) as changes:
         for batch in changes:
-            show_rows(batch.to_pylist(), Output.jsonl)
+            show_rows(batch.to_pylist(), OutputFormat.jsonl)

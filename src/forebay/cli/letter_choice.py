@@ -45,7 +45,7 @@ TopicOption = Annotated[
         help="the letters of this topic: a pool's, an agent's, or a source's from before it wrote to another",
     ),
 ]
-BrokersOption = Annotated[
+LetterBrokersOption = Annotated[
     str | None,
     typer.Option(
         "--brokers",

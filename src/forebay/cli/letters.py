@@ -11,7 +11,7 @@ from rich.text import Text
 
 from forebay.deadletter.entry import Entry, moment, text_of
 from forebay.deadletter.outcomes import State
-from forebay.deadletter.stats import HOUR_MS, Stats
+from forebay.deadletter.stats import HOUR_MS, LetterStats
 
 if TYPE_CHECKING:
     from forebay.deadletter.explain import Explanation, Line
@@ -154,7 +154,7 @@ def _carets(line: Line) -> Text:
     return Text(f"{' ' * 10}{marks}  {below}".rstrip(), "red")
 
 
-def stats_rows(source: str, found: Stats, kept_out: int) -> list[dict[str, Any]]:
+def stats_rows(source: str, found: LetterStats, kept_out: int) -> list[dict[str, Any]]:
     """For programs: a row a count."""
     rows: list[dict[str, Any]] = [
         {"source": source, "by": "total", "what": None, "letters": found.total},
@@ -175,7 +175,7 @@ def stats_rows(source: str, found: Stats, kept_out: int) -> list[dict[str, Any]]
     return rows
 
 
-def draw_stats(source: str, found: Stats, console: Console) -> None:
+def draw_stats(source: str, found: LetterStats, console: Console) -> None:
     console.print(
         Text.assemble(
             (source, "bold"),
@@ -195,7 +195,7 @@ def draw_stats(source: str, found: Stats, console: Console) -> None:
     console.print()
 
 
-def _hours(found: Stats) -> Iterable[tuple[str, int]]:
+def _hours(found: LetterStats) -> Iterable[tuple[str, int]]:
     """Hour by hour, the quiet ones too, up to the newest; of a longer time the busy hours alone."""
     first, last = min(found.hours), max(found.hours)
     whole = (last - first) // HOUR_MS + 1

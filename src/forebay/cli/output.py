@@ -24,7 +24,7 @@ words = Console(stderr=True)
 """For what is said to a person. Obeys NO_COLOR, and prints no colours when it is not a terminal."""
 
 
-class Output(StrEnum):
+class OutputFormat(StrEnum):
     table = "table"
     json = "json"
     jsonl = "jsonl"
@@ -45,9 +45,9 @@ def say_error(error: Exception) -> int:
     return known.exit_code
 
 
-def show(result: Result, output: Output) -> None:
+def show(result: Result, output: OutputFormat) -> None:
     """Print a result; what a statement did, and notes, go to stderr unless a person asked for a table."""
-    if output is Output.table:
+    if output is OutputFormat.table:
         result.show(console=Console())
         return
     if result.done:
@@ -58,8 +58,8 @@ def show(result: Result, output: Output) -> None:
         words.print(note, markup=False, highlight=False)
 
 
-def show_rows(rows: Iterable[dict[str, Any]], output: Output) -> None:
-    if output is Output.json:
+def show_rows(rows: Iterable[dict[str, Any]], output: OutputFormat) -> None:
+    if output is OutputFormat.json:
         print(json.dumps(list(rows), default=plain, indent=2))
         return
     for row in rows:
@@ -67,11 +67,11 @@ def show_rows(rows: Iterable[dict[str, Any]], output: Output) -> None:
     sys.stdout.flush()
 
 
-def show_items(kind: type[Any], items: list[Any], output: Output) -> None:
+def show_items(kind: type[Any], items: list[Any], output: OutputFormat) -> None:
     """Dataclasses, as a table or as JSON."""
     from forebay.runtime.status import table_of
 
-    if output is Output.table:
+    if output is OutputFormat.table:
         table_of(kind, items).show(console=Console())
     else:
         show_rows([dataclasses.asdict(item) for item in items], output)

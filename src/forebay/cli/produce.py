@@ -22,7 +22,7 @@ from forebay.pace import Pace
 if TYPE_CHECKING:
     from forebay.kafka.envelope import Envelope
 
-Convert = Callable[[bytes], bytes]
+ConvertPayload = Callable[[bytes], bytes]
 SAY_AFTER_S, SAY_EVERY_S = 2.0, 2.0
 
 
@@ -104,7 +104,7 @@ def produce(
         partitions = patiently(lambda: cluster.describe([topic]))[topic].partitions
     finally:
         cluster.close()
-    values: Convert | None = _checked if format is ValueFormat.json else None
+    values: ConvertPayload | None = _checked if format is ValueFormat.json else None
     if format in (ValueFormat.avro, ValueFormat.protobuf):
         from forebay.kafka.serializing import serializer
 
@@ -143,7 +143,9 @@ def produce(
     )
 
 
-def _records(lines: BinaryIO, envelope: bool, values: Convert | None, partitions: int) -> Iterator[Envelope]:
+def _records(
+    lines: BinaryIO, envelope: bool, values: ConvertPayload | None, partitions: int
+) -> Iterator[Envelope]:
     for number, line in enumerate(lines, 1):
         text = line.removesuffix(b"\n")
         if (envelope or values is not None) and not text.strip():
@@ -162,7 +164,7 @@ def _records(lines: BinaryIO, envelope: bool, values: Convert | None, partitions
         yield record
 
 
-def _record(text: bytes, envelope: bool, values: Convert | None) -> Envelope:
+def _record(text: bytes, envelope: bool, values: ConvertPayload | None) -> Envelope:
     from forebay.kafka.envelope import Envelope, from_json
 
     if not envelope:

@@ -19,7 +19,7 @@ from rich.text import Text
 from forebay import threads
 from forebay.cli.inspect import DEFAULT_HOME, HomeOption
 from forebay.cli.live import Cell, fitted
-from forebay.cli.output import Output, show, words
+from forebay.cli.output import OutputFormat, show, words
 from forebay.cli.phases import Phases
 from forebay.errors import MostRejectedError, OptionValueError, StatementError
 from forebay.options import dereference, expand
@@ -205,7 +205,7 @@ def _execute(session: Session, script: str, catch_up: Callable[[], None] | None)
         if result.done:
             words.print("\n".join((result.done, *result.notes)), markup=False, highlight=False)
         else:
-            show(result, Output.table)
+            show(result, OutputFormat.table)
     return [query.view for query in session.queries() if query.view in views]
 
 

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from forebay.cli.brokers import registry
-from forebay.cli.output import OUTPUT_OPTION, Output, show_items, words
+from forebay.cli.output import OUTPUT_OPTION, OutputFormat, show_items, words
 from forebay.errors import OptionValueError, StatementError, UnknownObjectError
 from forebay.registry import RegisteredSchema, Version
 
 if TYPE_CHECKING:
     from forebay.formats.schema_diff import Change
-    from forebay.registry.client import Registry
+    from forebay.registry.client import RegistryClient
 
 schema_app = typer.Typer(
     name="schema",
@@ -52,7 +52,7 @@ class Listed:
 def ls(
     match: Annotated[str, typer.Argument(help="only subjects that contain this text")] = "",
     url: Url = None,
-    output: Annotated[Output, OUTPUT_OPTION] = Output.table,
+    output: Annotated[OutputFormat, OUTPUT_OPTION] = OutputFormat.table,
 ) -> None:
     """List the subjects, each with its newest version.
 
@@ -106,7 +106,7 @@ def diff(
     ] = None,
     new: Annotated[int | None, typer.Argument(help="a version; the newest if not given")] = None,
     url: Url = None,
-    output: Annotated[Output, OUTPUT_OPTION] = Output.table,
+    output: Annotated[OutputFormat, OUTPUT_OPTION] = OutputFormat.table,
 ) -> None:
     """What changed from one version of a subject to another, field by field.
 
@@ -128,7 +128,7 @@ def check(
     subject: Subject,
     file: Annotated[Path, typer.Argument(help="the new schema: .avsc, .proto or .json (a JSON schema)")],
     url: Url = None,
-    output: Annotated[Output, OUTPUT_OPTION] = Output.table,
+    output: Annotated[OutputFormat, OUTPUT_OPTION] = OutputFormat.table,
 ) -> None:
     """Whether a schema would be taken as the subject's next version, and what it changes. Registers nothing.
 
@@ -152,7 +152,7 @@ def check(
     raise typer.Exit(1)
 
 
-def _version(here: Registry, subject: str, number: int | None) -> Version:
+def _version(here: RegistryClient, subject: str, number: int | None) -> Version:
     try:
         return here.version(subject, number)
     except UnknownObjectError:
@@ -176,7 +176,7 @@ def _from_file(file: Path) -> RegisteredSchema:
         raise OptionValueError(f"{file} cannot be read: {error}") from None
 
 
-def _show_changes(old: RegisteredSchema, new: RegisteredSchema, output: Output) -> None:
+def _show_changes(old: RegisteredSchema, new: RegisteredSchema, output: OutputFormat) -> None:
     from forebay.formats.schema_diff import Change
 
     found = _changes(old, new)

@@ -12,7 +12,7 @@ from prompt_toolkit.formatted_text import HTML
 from prompt_toolkit.history import FileHistory
 
 from forebay import __version__, threads
-from forebay.cli.output import Output, say_error, show, show_rows, words
+from forebay.cli.output import OutputFormat, say_error, show, show_rows, words
 from forebay.cli.phases import Elapsed
 from forebay.deadletter.policy import DEAD_LETTER
 from forebay.kafka.options import KAFKA
@@ -39,7 +39,7 @@ A statement ends with a semicolon. Tab completes, the arrow keys recall, Ctrl-C 
 """
 
 
-def loop(session: Session, output: Output) -> None:
+def loop(session: Session, output: OutputFormat) -> None:
     session.home.mkdir(parents=True, exist_ok=True)
     prompt: PromptSession[str] = PromptSession(
         history=FileHistory(str(session.home / "history")),
@@ -86,7 +86,7 @@ def _read(prompt: PromptSession[str]) -> str:
             return text
 
 
-def _one(session: Session, statement: str, output: Output) -> None:
+def _one(session: Session, statement: str, output: OutputFormat) -> None:
     """Run what was typed. Whatever goes wrong is said, and the prompt comes back."""
     try:
         name = _subscribed(statement)
@@ -146,7 +146,7 @@ def _follow(session: Session, view: str) -> None:
     words.print("following; Ctrl-C to stop", style="dim")
     with session.subscribe(view) as changes:
         for batch in changes:
-            show_rows(batch.to_pylist(), Output.jsonl)
+            show_rows(batch.to_pylist(), OutputFormat.jsonl)
 
 
 class _Names(Completer):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from forebay.cli.inspect import DEFAULT_HOME, HomeOption
-from forebay.cli.output import OUTPUT_OPTION, Output, show, words
+from forebay.cli.output import OUTPUT_OPTION, OutputFormat, show, words
 from forebay.cli.run import MasterOption
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ def sql(
         str | None,
         typer.Option("--execute", "-e", help="run these statements and end; - reads them from stdin"),
     ] = None,
-    output: Annotated[Output, OUTPUT_OPTION] = Output.table,
+    output: Annotated[OutputFormat, OUTPUT_OPTION] = OutputFormat.table,
     home: HomeOption = DEFAULT_HOME,
     master: MasterOption = "local[*]",
 ) -> None:
@@ -51,7 +51,7 @@ def _results(home: Path, master: str, script: str) -> Iterator[Result]:
     done = 0
     with Home(home) as found:
         for statement in parse(script):
-            result = found.run(statement, script)
+            result = found.run(statement)
             if result is None:
                 break
             yield result

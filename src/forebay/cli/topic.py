@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from forebay.cli.brokers import BrokersOption, SetOption, options, patiently
-from forebay.cli.output import OUTPUT_OPTION, Output, show_items, show_rows, words
+from forebay.cli.output import OUTPUT_OPTION, OutputFormat, show_items, show_rows, words
 from forebay.errors import MissingOptionError, ObjectExistsError
 
 if TYPE_CHECKING:
-    from forebay.kafka.topics import Topics
+    from forebay.kafka.topics import ClusterTopics
 
 topic_app = typer.Typer(
     name="topic",
@@ -77,7 +77,7 @@ def create(
 def ls(
     match: Annotated[str, typer.Argument(help="only topics that contain this text")] = "",
     all_: Annotated[bool, typer.Option("--all", "-a", help="the cluster's own topics, too")] = False,
-    output: Annotated[Output, OUTPUT_OPTION] = Output.table,
+    output: Annotated[OutputFormat, OUTPUT_OPTION] = OutputFormat.table,
     brokers: BrokersOption = None,
     set_: SetOption = None,
 ) -> None:
@@ -90,14 +90,14 @@ def ls(
     with _topics(brokers, set_) as topics:
         found = [each for each in patiently(lambda: topics.summaries(internal=all_)) if match in each.topic]
     show_items(TopicSummary, found, output)
-    if not found and output is Output.table:
+    if not found and output is OutputFormat.table:
         words.print("no topics yet: forebay topic create NAME makes one", markup=False, highlight=False)
 
 
 @topic_app.command()
 def describe(
     name: Name,
-    output: Annotated[Output, OUTPUT_OPTION] = Output.table,
+    output: Annotated[OutputFormat, OUTPUT_OPTION] = OutputFormat.table,
     brokers: BrokersOption = None,
     set_: SetOption = None,
 ) -> None:
@@ -109,7 +109,7 @@ def describe(
 
     with _topics(brokers, set_) as topics:
         found = patiently(lambda: topics.detail(name))
-    if output is not Output.table:
+    if output is not OutputFormat.table:
         show_rows([dataclasses.asdict(found)], output)
         return
     show_items(PartitionDetail, [_readable(each) for each in found.partitions], output)
@@ -164,10 +164,10 @@ def _readable(each: object) -> object:
 
 
 @contextmanager
-def _topics(brokers: str | None, pairs: list[str] | None) -> Iterator[Topics]:
-    from forebay.kafka.topics import Topics
+def _topics(brokers: str | None, pairs: list[str] | None) -> Iterator[ClusterTopics]:
+    from forebay.kafka.topics import ClusterTopics
 
-    topics = Topics(options(brokers, pairs=pairs))
+    topics = ClusterTopics(options(brokers, pairs=pairs))
     try:
         yield topics
     finally:

@@ -10,10 +10,10 @@ from typing import Any
 from forebay.connectors.contract import RejectedRecord, SourceConfig
 from forebay.deadletter.entry import Entry
 from forebay.deadletter.letter import Letter
-from forebay.deadletter.locate import Span, locate
+from forebay.deadletter.locate import TextSpan, locate
 from forebay.deadletter.outcomes import State
 from forebay.errors import ForebayError
-from forebay.formats import Kind
+from forebay.formats import RefusalKind
 from forebay.kafka.columns import layout
 from forebay.kafka.rows import FORMAT_OPTIONS, RowDecoder
 from forebay.options import Options
@@ -39,7 +39,7 @@ class Explanation:
     entry: Entry
     tried: tuple[tuple[str, str], ...]  # what, and with what
     part: str  # "key" or "value": what the dump is of
-    span: Span | None  # the bytes at fault
+    span: TextSpan | None  # the bytes at fault
     lines: tuple[Line, ...]
     hidden: int  # bytes that the dump leaves out
     now: str  # what decoding it says today
@@ -130,7 +130,7 @@ def explain_alone(entry: Entry, topic: str, record: Letter, flags: str | None = 
     )
 
 
-def dump(data: bytes, span: Span | None) -> tuple[tuple[Line, ...], int]:
+def dump(data: bytes, span: TextSpan | None) -> tuple[tuple[Line, ...], int]:
     """The lines around what is at fault, the first of all always; and how many bytes that leaves out."""
     starts = list(range(0, len(data), WIDTH))
     if len(starts) > SHOWN_LINES:
@@ -194,16 +194,16 @@ def _decoded_now(letter: Letter, config: SourceConfig, options: Options) -> str:
 
 
 _ADVICE = {
-    Kind.MalformedPayload: "whoever wrote this record did not write {form}. A few: repair them with a function "
+    RefusalKind.MalformedPayload: "whoever wrote this record did not write {form}. A few: repair them with a function "
     "({replay} --with module:function) or discard them. All: the source's FORMAT is another",
-    Kind.SchemaMismatch: "add what is missing ({replay} {repair}), or declare {column} without NOT NULL in "
+    RefusalKind.SchemaMismatch: "add what is missing ({replay} {repair}), or declare {column} without NOT NULL in "
     "CREATE OR REPLACE SOURCE and replay",
-    Kind.TypeConversion: "correct the value ({replay} {repair}), or declare {column} with a type that takes "
+    RefusalKind.TypeConversion: "correct the value ({replay} {repair}), or declare {column} with a type that takes "
     "it in CREATE OR REPLACE SOURCE and replay",
-    Kind.UnknownSchemaId: "the registry does not know this id: register the schema where the source looks for it, "
+    RefusalKind.UnknownSchemaId: "the registry does not know this id: register the schema where the source looks for it, "
     "or correct USING SCHEMA REGISTRY (url = …), and replay",
-    Kind.PayloadTooLarge: "the record is larger than the source takes: raise its limit and replay, or discard it",
-    Kind.Other: "the message above says what happened; replay when its cause is gone, or discard it",
+    RefusalKind.PayloadTooLarge: "the record is larger than the source takes: raise its limit and replay, or discard it",
+    RefusalKind.Other: "the message above says what happened; replay when its cause is gone, or discard it",
 }
 
 
@@ -221,9 +221,9 @@ def _remedy(entry: Entry, form: str, now: str, flags: str) -> str:
     named = column if field else "field"
     repair = "--patch '{\"" + named + "\": …}'" if text else "--with module:function"
     try:
-        advice = _ADVICE[Kind(letter.kind)]
+        advice = _ADVICE[RefusalKind(letter.kind)]
     except ValueError:
-        advice = _ADVICE[Kind.Other]
+        advice = _ADVICE[RefusalKind.Other]
     return advice.format(form=form, column=column, repair=repair, replay=replay)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import logging
 import shlex
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 from urllib.parse import quote
 
+from forebay import locks
 from forebay.deadletter.entry import Condition, Entry, batch_of, everything, schema
 from forebay.deadletter.identity import Identity
 from forebay.deadletter.letter import Letter
@@ -20,7 +20,7 @@ from forebay.deadletter.outcomes import Outcomes, State, mark_of
 from forebay.deadletter.owners import Owner
 from forebay.deadletter.reader import Letterbox, LetterReader, Place, Progress, silent
 from forebay.deadletter.repair import Repair, checked, function, merge_patch
-from forebay.deadletter.stats import Stats, count
+from forebay.deadletter.stats import LetterStats, count
 from forebay.errors import (
     AlreadyRunningError,
     MissingOptionError,
@@ -141,7 +141,7 @@ class DeadLetters:
         self._owner.check()
         return self._owner.explain(self.get(id), self.flags)
 
-    def stats(self) -> Stats:
+    def stats(self) -> LetterStats:
         """They are counted: by kind, state, partition, hour and field."""
         return count(self)
 
@@ -291,15 +291,16 @@ class DeadLetters:
         folder = self._home / "dead_letters"
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         # A pool's name may hold anything, slashes as well.
-        with (folder / f"{quote(self._owner.key, safe='@')}.lock").open("a") as handle:
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise AlreadyRunningError(
-                    f"somebody else replays, discards or recovers letters of '{self.source}' now",
-                    remedy=f"{verb} them when that is over",
-                ) from None
+        held = locks.take(folder / f"{quote(self._owner.key, safe='@')}.lock")
+        if held is None:
+            raise AlreadyRunningError(
+                f"somebody else replays, discards or recovers letters of '{self.source}' now",
+                remedy=f"{verb} them when that is over",
+            )
+        try:
             yield
+        finally:
+            held.release()
 
 
 def _chunks(entries: Iterable[Entry]) -> Iterator[list[Entry]]:

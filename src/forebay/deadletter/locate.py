@@ -10,7 +10,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 
-Span = tuple[int, int]
+TextSpan = tuple[int, int]
 
 _BYTE = re.compile(r"\bat byte (\d+)")
 _CHAR = re.compile(r"\(char (\d+)\)")
@@ -26,7 +26,7 @@ def locate(
     field: str | None,
     columns: Sequence[str],
     options: Mapping[str, str],
-) -> Span | None:
+) -> TextSpan | None:
     """From and to byte of what is wrong; None if that is not one place."""
     found = _BYTE.search(message)
     if found:
@@ -53,13 +53,13 @@ def locate(
     return (len(text[: span[0]].encode()), len(text[: span[1]].encode())) if span else None
 
 
-def _one(at: int, payload: bytes) -> Span:
+def _one(at: int, payload: bytes) -> TextSpan:
     """One byte; at the very end there is none left, and the mark goes under the last."""
     at = max(0, min(at, len(payload) - 1))
     return at, at + 1
 
 
-def _in_json(text: str, path: str) -> Span | None:
+def _in_json(text: str, path: str) -> TextSpan | None:
     """The value that a path leads to, or the innermost object on the way to one that is not there."""
     scan = json.JSONDecoder().raw_decode
     try:
@@ -81,7 +81,7 @@ def _skip(text: str, at: int) -> int:
     return at
 
 
-def _member(text: str, at: int, wanted: str) -> Span | None:
+def _member(text: str, at: int, wanted: str) -> TextSpan | None:
     scan = json.JSONDecoder().raw_decode
     if text[at] != "{":
         return None
@@ -99,7 +99,7 @@ def _member(text: str, at: int, wanted: str) -> Span | None:
     return found
 
 
-def _item(text: str, at: int, wanted: int) -> Span | None:
+def _item(text: str, at: int, wanted: int) -> TextSpan | None:
     scan = json.JSONDecoder().raw_decode
     if text[at] != "[":
         return None
@@ -116,7 +116,7 @@ def _item(text: str, at: int, wanted: int) -> Span | None:
     return None
 
 
-def _in_csv(text: str, field: str, columns: Sequence[str], options: Mapping[str, str]) -> Span | None:
+def _in_csv(text: str, field: str, columns: Sequence[str], options: Mapping[str, str]) -> TextSpan | None:
     if field not in columns:
         return None
     delimiter = options.get("csv.delimiter", ",").replace("\\t", "\t")

@@ -21,32 +21,14 @@ from pathlib import Path
 
 from forebay.deadletter.identity import Identity
 from forebay.deadletter.letter import Letter
-from forebay.sqlite import is_current, prepare
+from forebay.home_tables import STEPS
+from forebay.sqlite import migrate, transaction
 
 Marks = Mapping[Identity, str]
 """Letters, each with its mark: see `mark_of`."""
 
 Sent = Mapping[Identity, tuple[int | None, int | None]]
 """Where each replayed letter is now: partition and offset in the target topic, where that can be told."""
-
-_SCHEMA = """
-CREATE TABLE IF NOT EXISTS dead_letter_outcomes (
-    source TEXT NOT NULL, topic TEXT NOT NULL, partition INTEGER NOT NULL, "offset" INTEGER NOT NULL,
-    topic_id TEXT NOT NULL DEFAULT '', mark TEXT NOT NULL, state TEXT NOT NULL, at_ms INTEGER NOT NULL, reason TEXT,
-    replay_id TEXT, target_topic TEXT, target_partition INTEGER, target_offset INTEGER,
-    PRIMARY KEY (source, topic, partition, "offset", topic_id)
-) WITHOUT ROWID;
-CREATE INDEX IF NOT EXISTS dead_letter_replays ON dead_letter_outcomes (replay_id);
-CREATE INDEX IF NOT EXISTS dead_letter_states ON dead_letter_outcomes (source, state);
-CREATE TABLE IF NOT EXISTS dead_letter_intents (
-    replay_id TEXT PRIMARY KEY, source TEXT NOT NULL, target TEXT NOT NULL, since TEXT NOT NULL, letters TEXT NOT NULL,
-    target_id TEXT NOT NULL DEFAULT ''
-);
-CREATE TABLE IF NOT EXISTS dead_letter_replayers (source TEXT PRIMARY KEY, transactional_id TEXT NOT NULL);
-CREATE TABLE IF NOT EXISTS dead_letter_watches (
-    source TEXT NOT NULL, place TEXT NOT NULL, positions TEXT NOT NULL, PRIMARY KEY (source, place)
-);
-"""
 
 
 class State(StrEnum):
@@ -93,9 +75,7 @@ class Outcomes:
         self._db = sqlite3.connect(path, check_same_thread=False, timeout=30, isolation_level=None)
         self._db.execute("PRAGMA journal_mode=WAL")
         self._db.execute("PRAGMA synchronous=FULL")
-        if not is_current(self._db, _SCHEMA):
-            with self._transaction() as db:
-                prepare(db, _SCHEMA)
+        migrate(self._db, STEPS)
 
     def close(self) -> None:
         with self._lock:
@@ -103,14 +83,8 @@ class Outcomes:
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
-        with self._lock:
-            self._db.execute("BEGIN IMMEDIATE")
-            try:
-                yield self._db
-            except BaseException:
-                self._db.execute("ROLLBACK")
-                raise
-            self._db.execute("COMMIT")
+        with self._lock, transaction(self._db):
+            yield self._db
 
     # -- states --------------------------------------------------------------------------------------
 

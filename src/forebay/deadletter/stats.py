@@ -15,7 +15,7 @@ FIELDS_KEPT = 1_000  # a path may hold a key of the record's own, and then each 
 
 
 @dataclass(repr=False)
-class Stats:
+class LetterStats:
     """Counters over the letters of one source or of several; `DeadLetters.stats()` gives them."""
 
     total: int = 0
@@ -62,8 +62,8 @@ class Stats:
             self.fields[letter.field] += 1
 
 
-def count(entries: Iterable[Entry]) -> Stats:
-    stats = Stats()
+def count(entries: Iterable[Entry]) -> LetterStats:
+    stats = LetterStats()
     for entry in entries:
         stats.add(entry)
     return stats

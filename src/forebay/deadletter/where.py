@@ -34,10 +34,10 @@ _HINT = "write column = 'value', <>, <, >, IN (…), LIKE, BETWEEN, IS NULL, joi
 
 def condition(node: Any) -> Condition:
     """The condition of a parsed WHERE; what it cannot be is said with its place."""
-    return _Compiler(node).made
+    return _WhereCompiler(node).made
 
 
-class _Compiler:
+class _WhereCompiler:
     def __init__(self, root: Any) -> None:
         self._script = Script(root.meta.get("written", ""))
         self.made = self._condition(root)

@@ -13,7 +13,7 @@ REGISTRY = "registry"
 
 
 @dataclass(frozen=True)
-class Artifact:
+class MavenFile:
     """One file in a Maven repository, and what must be in it."""
 
     group: str
@@ -37,7 +37,7 @@ class ArtifactSet:
     name: str
     title: str
     version: str
-    artifacts: tuple[Artifact, ...]
+    artifacts: tuple[MavenFile, ...]
 
     @property
     def size(self) -> int:
@@ -54,5 +54,5 @@ class ArtifactSet:
 def load_set(name: str) -> ArtifactSet:
     """The pinned set called `name`: KAFKA or REGISTRY."""
     table = tomllib.loads(Path(__file__).with_name("artifacts.toml").read_text(encoding="utf-8"))[name]
-    artifacts = tuple(Artifact(**entry) for entry in table["artifacts"])
+    artifacts = tuple(MavenFile(**entry) for entry in table["artifacts"])
     return ArtifactSet(name, table["title"], table["version"], artifacts)

@@ -2,31 +2,29 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from forebay import locks
+
 MANIFEST = "manifest.json"
 
 
 @contextmanager
 def locked(path: Path, on_wait: Callable[[], None] = lambda: None) -> Iterator[None]:
-    """Hold the lock file `path`; `on_wait` is called once if another process holds it.
-
-    The kernel drops the lock when its holder dies, so no lock is ever stale. The file itself stays:
-    removing it would let two processes hold locks on two files of the same name.
-    """
+    """Hold the lock file `path`; `on_wait` is called once if another process holds it."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("a") as handle:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            on_wait()
-            fcntl.flock(handle, fcntl.LOCK_EX)
+    held = locks.take(path)
+    if held is None:
+        on_wait()
+        held = locks.wait_for(path)
+    try:
         yield
+    finally:
+        held.release()
 
 
 def is_complete(directory: Path) -> bool:

@@ -20,7 +20,7 @@ from forebay.devstack.download import resolve
 from forebay.devstack.ports import HOST, is_free
 from forebay.devstack.process import STOP_SECONDS
 from forebay.devstack.progress import say
-from forebay.devstack.registry import Registry, url
+from forebay.devstack.registry import RegistryServer, url
 from forebay.devstack.service import Service
 from forebay.devstack.stack import each, start_all
 from forebay.devstack.state import ServiceState
@@ -49,7 +49,7 @@ class Status:
 def status() -> Status:
     """What runs, as the process table says and not only as the file says."""
     alive = {name: service for name, service in state.load().items() if service.process()}
-    return Status(alive.get(Broker.name), alive.get(Registry.name))
+    return Status(alive.get(Broker.name), alive.get(RegistryServer.name))
 
 
 def fetch(registry: bool) -> None:
@@ -66,7 +66,7 @@ def up(
         now = status()
         known = {
             service.name: entry
-            for service, entry in ((Broker, now.broker), (Registry, now.registry))
+            for service, entry in ((Broker, now.broker), (RegistryServer, now.registry))
             if entry
         }
         saving = threading.Lock()
@@ -83,8 +83,10 @@ def up(
             chosen = _choose(port, BROKER_PORT, Broker.name)
             services.append(Broker(root / Broker.name, port=chosen, detached=True, on_spawn=remember))
         if registry and now.registry is None:
-            chosen = _choose(registry_port, REGISTRY_PORT, Registry.name)
-            services.append(Registry(root / Registry.name, port=chosen, detached=True, on_spawn=remember))
+            chosen = _choose(registry_port, REGISTRY_PORT, RegistryServer.name)
+            services.append(
+                RegistryServer(root / RegistryServer.name, port=chosen, detached=True, on_spawn=remember)
+            )
         try:
             start_all(services)
         except BaseException:
@@ -107,7 +109,7 @@ def down(*, wipe: bool = False) -> list[str]:
             _await_end(entry)
         state.save({})
         if wipe:
-            for name in (Broker.name, Registry.name):
+            for name in (Broker.name, RegistryServer.name):
                 shutil.rmtree(state.state_root() / name, ignore_errors=True)
         return stopped
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from forebay.cache import cache_root
 from forebay.devstack import ivy
 from forebay.devstack.archive import unpack
-from forebay.devstack.artifacts import Artifact, ArtifactSet
+from forebay.devstack.artifacts import ArtifactSet, MavenFile
 from forebay.devstack.cache import is_complete, locked, publish, write_manifest
 from forebay.devstack.progress import download_progress, say
 from forebay.errors import ChecksumError, DownloadError
@@ -52,7 +52,7 @@ def _download(wanted: ArtifactSet, home: Path, title: str) -> None:
         publish(files, home)
 
 
-def verify(path: Path, artifact: Artifact) -> None:
+def verify(path: Path, artifact: MavenFile) -> None:
     """Raise unless the file has the pinned SHA-256."""
     if not path.is_file():
         raise DownloadError(f"{artifact.file_name} did not arrive", remedy="run it again")

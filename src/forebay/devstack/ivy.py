@@ -14,7 +14,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from xml.sax.saxutils import quoteattr
 
-from forebay.devstack.artifacts import Artifact, ArtifactSet
+from forebay.devstack.artifacts import ArtifactSet, MavenFile
 from forebay.errors import DownloadError
 from forebay.jvm.java import find_java
 
@@ -118,7 +118,7 @@ def _module(wanted: ArtifactSet) -> str:
     )
 
 
-def _dependency(artifact: Artifact) -> str:
+def _dependency(artifact: MavenFile) -> str:
     classifier = f" m:classifier={quoteattr(artifact.classifier)}" if artifact.classifier else ""
     kind = quoteattr(artifact.type)
     return (

@@ -11,6 +11,8 @@ import uuid
 from collections.abc import Mapping
 from pathlib import Path
 
+import javaproperties
+
 from forebay.devstack.ports import HOST
 from forebay.errors import StackStartError
 from forebay.jvm.java import Java
@@ -63,26 +65,9 @@ def server_properties(
 
 def write_properties(path: Path, properties: Mapping[str, str]) -> None:
     """Write a Java properties file that only its owner may read: it may hold SASL passwords."""
-    text = "".join(f"{_escape(key, ' :=#!')}={_escape(value)}\n" for key, value in properties.items())
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(descriptor, "w", encoding="ascii") as handle:
-        handle.write(text)
-
-
-def _escape(text: str, special: str = "") -> str:
-    named = {"\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
-    out: list[str] = []
-    for index, char in enumerate(text):
-        if char in named:
-            out.append(named[char])
-        elif char in special or (char == " " and index == 0):
-            out.append(f"\\{char}")
-        elif char.isascii() and char.isprintable():
-            out.append(char)
-        else:
-            units = char.encode("utf-16-be")  # Java's escapes are UTF-16 code units
-            out.extend(f"\\u{units[at]:02x}{units[at + 1]:02x}" for at in range(0, len(units), 2))
-    return "".join(out)
+        javaproperties.dump(properties, handle, timestamp=None)
 
 
 def format_storage(data: Path, home: Path, java: Java) -> None:

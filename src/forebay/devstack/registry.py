@@ -14,7 +14,7 @@ from forebay.jvm.java import Java
 API = "/apis/ccompat/v7"
 
 
-class Registry(Service):
+class RegistryServer(Service):
     """One schema registry, its schemas in an H2 file under its directory."""
 
     name = "registry"

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from forebay.devstack.artifacts import load_set
 from forebay.devstack.broker import Broker
 from forebay.devstack.download import resolve
-from forebay.devstack.registry import Registry
+from forebay.devstack.registry import RegistryServer
 from forebay.devstack.service import Service
 from forebay.errors import StackNotRunningError
 
@@ -57,7 +57,7 @@ class DevStack:
         self._broker_properties = dict(broker_properties or {})
         self._temporary: Path | None = None
         self._broker: Broker | None = None
-        self._registry: Registry | None = None
+        self._registry: RegistryServer | None = None
 
     def __repr__(self) -> str:
         if self._broker is None:
@@ -73,7 +73,7 @@ class DevStack:
         return self._broker
 
     @property
-    def registry(self) -> Registry | None:
+    def registry(self) -> RegistryServer | None:
         """The registry, None if none was asked for."""
         return self._registry
 
@@ -105,7 +105,7 @@ class DevStack:
         )
         services: list[Service] = [broker]
         if self._with_registry:
-            self._registry = Registry(places[1], port=self._registry_port, scratch=scratch[1])
+            self._registry = RegistryServer(places[1], port=self._registry_port, scratch=scratch[1])
             services.append(self._registry)
         try:
             start_all(services)
@@ -130,9 +130,9 @@ class DevStack:
 
         ObjectExistsError if there is one of that name.
         """
-        from forebay.kafka.topics import Topics
+        from forebay.kafka.topics import ClusterTopics
 
-        topics = Topics(self._options(name))
+        topics = ClusterTopics(self._options(name))
         try:
             settings = {key.replace("_", "."): str(value) for key, value in config.items()}
             topics.create(name, partitions, config=settings)

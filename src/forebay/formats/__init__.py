@@ -8,9 +8,9 @@ from importlib import import_module
 import pyarrow as pa
 
 from forebay.errors import UnsupportedSqlError
-from forebay.formats.contract import BadRecord, Decoded, Decoder, Kind
+from forebay.formats.contract import BadRecord, Decoded, Decoder, RefusalKind
 
-__all__ = ["FORMATS", "BadRecord", "Decoded", "Decoder", "Kind", "decoder", "key_decoder"]
+__all__ = ["FORMATS", "BadRecord", "Decoded", "Decoder", "RefusalKind", "decoder", "key_decoder"]
 
 # By name: Spark starts several processes for a query, and each would import the decoders of all formats.
 _DECODERS = {

@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from forebay.formats.avro_reading import Plan
+from forebay.formats.avro_reading import AvroPlan
 from forebay.formats.refusal import RefusedError, malformed, shorten
 
 MAX_EMPTY_ITEMS = 10_000
@@ -28,12 +28,12 @@ MAX_NESTED = 100
 """How often a record may contain itself in one datum: both decoders recurse."""
 
 
-def read_value(plan: Plan, payload: bytes) -> Any:
+def read_value(plan: AvroPlan, payload: bytes) -> Any:
     """The value at the payload's beginning."""
     return _Datum(payload, 0).value(plan)
 
 
-def read_datum(plan: Plan, payload: bytes, at: int = 0) -> list[Any]:
+def read_datum(plan: AvroPlan, payload: bytes, at: int = 0) -> list[Any]:
     """The record that the payload is, from byte `at` to its last."""
     datum = _Datum(payload, at, plan.get("named", {}))
     values: list[Any] = datum.value(plan)
@@ -43,14 +43,14 @@ def read_datum(plan: Plan, payload: bytes, at: int = 0) -> list[Any]:
 
 
 class _Datum:
-    def __init__(self, payload: bytes, at: int, named: Mapping[str, Plan] = MappingProxyType({})) -> None:
+    def __init__(self, payload: bytes, at: int, named: Mapping[str, AvroPlan] = MappingProxyType({})) -> None:
         self._payload = payload
         self.at = at
         self._named = named
         self._nested = 0
         self._empty_items = 0
 
-    def value(self, plan: Plan) -> Any:
+    def value(self, plan: AvroPlan) -> Any:
         match plan["avro"]:
             case "null":
                 return None
@@ -85,7 +85,7 @@ class _Datum:
                 return self._again(self._named[plan["record"]])
         raise AssertionError(plan["avro"])
 
-    def _again(self, plan: Plan) -> Any:
+    def _again(self, plan: AvroPlan) -> Any:
         self._nested += 1
         if self._nested > MAX_NESTED:
             raise self._fault(f"a record that contains itself more than {MAX_NESTED} times")
@@ -157,7 +157,7 @@ class _Datum:
             if size is not None and self.at != start + size:
                 raise self._fault(f"a block of {self.at - start} bytes that says {size}")
 
-    def _map(self, plan: Plan) -> dict[str, Any]:
+    def _map(self, plan: AvroPlan) -> dict[str, Any]:
         entries: dict[str, Any] = {}
         for _ in self._items(empty=False):
             key = self._string()

@@ -7,7 +7,7 @@ from typing import Any
 
 from forebay.errors import UnsupportedSqlError
 from forebay.formats.avro_datum import read_value
-from forebay.formats.avro_reading import Plan
+from forebay.formats.avro_reading import AvroPlan
 from forebay.formats.avro_schema import Avro
 from forebay.formats.avro_values import convert
 from forebay.formats.refusal import RefusedError, describe
@@ -15,7 +15,7 @@ from forebay.formats.refusal import RefusedError, describe
 _BITS = {"int": 32, "long": 64}
 
 
-def encode_default(reader: Avro, value: Any, node: Plan, path: str) -> bytes:
+def encode_default(reader: Avro, value: Any, node: AvroPlan, path: str) -> bytes:
     """The datum. UnsupportedSqlError if the default is not of its type, or its column cannot hold it."""
     datum = _encoded(reader, value)
     if datum is None:

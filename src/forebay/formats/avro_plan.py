@@ -23,22 +23,24 @@ import pyarrow as pa
 from forebay import column_types as types
 from forebay.errors import UnsupportedSqlError
 from forebay.formats.avro_default import encode_default
-from forebay.formats.avro_reading import Plan, endless, reading, remedy
+from forebay.formats.avro_reading import AvroPlan, endless, reading, remedy
 from forebay.formats.avro_resolve import Source, UnresolvedError, meaning, pair, sources, symbols
 from forebay.formats.avro_schema import RECURSIVE, Avro, parse
 
-__all__ = ["MAX_NODES", "Plan", "compile_plan", "compile_resolved"]
+__all__ = ["MAX_NODES", "AvroPlan", "compile_plan", "compile_resolved"]
 
 MAX_NODES = 10_000
 """A schema may name one type in many places, and each place has a node: a short text, a plan without end."""
 
 
-def compile_plan(schema: str, columns: pa.Schema) -> Plan:
+def compile_plan(schema: str, columns: pa.Schema) -> AvroPlan:
     """The plan for a schema's JSON text. UnsupportedSqlError if a column cannot be read from it."""
     return compile_resolved(parse(schema), None, columns)
 
 
-def compile_resolved(writer: Avro, reader: Avro | None, columns: pa.Schema, *, closed: bool = False) -> Plan:
+def compile_resolved(
+    writer: Avro, reader: Avro | None, columns: pa.Schema, *, closed: bool = False
+) -> AvroPlan:
     """The plan for records of one schema, resolved to another. UnsupportedSqlError as above.
 
     A column that the reader's schema does not have is the writer's field of that name; unless the reader
@@ -51,7 +53,7 @@ def compile_resolved(writer: Avro, reader: Avro | None, columns: pa.Schema, *, c
                 remedy="'avro.schema' is the schema of a record",
             )
     try:
-        return _Compiler(closed).plan(writer, reader, columns)
+        return _AvroCompiler(closed).plan(writer, reader, columns)
     except UnresolvedError as error:
         raise UnsupportedSqlError(
             f"{error.path}: {error.reason}",
@@ -59,13 +61,13 @@ def compile_resolved(writer: Avro, reader: Avro | None, columns: pa.Schema, *, c
         ) from None
 
 
-class _Compiler:
+class _AvroCompiler:
     def __init__(self, closed: bool) -> None:
         self._closed = closed
         self._nodes = 0
         self._again: list[str] = []
 
-    def plan(self, writer: Avro, reader: Avro | None, columns: pa.Schema) -> Plan:
+    def plan(self, writer: Avro, reader: Avro | None, columns: pa.Schema) -> AvroPlan:
         """The whole: the record, and those that it reads over again and again."""
         made = self.record(writer, reader, columns, "")
         if self._again:
@@ -77,7 +79,7 @@ class _Compiler:
 
     def node(
         self, writer: Avro, reader: Avro | None, column: pa.DataType | None, nullable: bool, path: str
-    ) -> Plan:
+    ) -> AvroPlan:
         """One value. Without a column it is read over; `reader` and `nullable` then mean nothing."""
         if writer.type == "union":
             return self._union(writer, reader, column, nullable, path)
@@ -103,7 +105,7 @@ class _Compiler:
             plan |= self._leaf(writer, reader, column, path)
         return plan
 
-    def _leaf(self, writer: Avro, reader: Avro | None, column: pa.DataType, path: str) -> Plan:
+    def _leaf(self, writer: Avro, reader: Avro | None, column: pa.DataType, path: str) -> AvroPlan:
         if reader is None:
             return reading(writer, column) or self._refuse(writer, column, path)
         taken = meaning(writer, reader, column, path)
@@ -116,7 +118,7 @@ class _Compiler:
 
     def record(
         self, writer: Avro, reader: Avro | None, columns: pa.Schema | pa.StructType | None, path: str
-    ) -> Plan:
+    ) -> AvroPlan:
         plan = self._made("record", "struct" if columns is not None else None)
         found: dict[int, tuple[int, Source]] = {}
         defaults = []
@@ -153,7 +155,7 @@ class _Compiler:
             plan["defaults"] = defaults
         return plan
 
-    def _default(self, reader: Avro, value: Any, field: pa.Field, at: int, path: str) -> Plan:
+    def _default(self, reader: Avro, value: Any, field: pa.Field, at: int, path: str) -> AvroPlan:
         node = self.node(reader, None, field.type, field.nullable, path)
         datum = encode_default(reader, value, node, path)
         return {"name": field.name, "column": at, "datum": b64encode(datum).decode(), **node}
@@ -166,7 +168,7 @@ class _Compiler:
                     f"column {_join(path, name)} is declared twice", remedy="rename one of them"
                 )
 
-    def _array(self, writer: Avro, reader: Avro | None, column: pa.ListType | None, path: str) -> Plan:
+    def _array(self, writer: Avro, reader: Avro | None, column: pa.ListType | None, path: str) -> AvroPlan:
         plan = self._made("array", "array" if column is not None else None)
         element, nullable = (
             (column.value_type, column.value_field.nullable) if column is not None else (None, True)
@@ -176,7 +178,7 @@ class _Compiler:
         plan["empty"] = writer.parts[0].empty
         return plan
 
-    def _map(self, writer: Avro, reader: Avro | None, column: pa.MapType | None, path: str) -> Plan:
+    def _map(self, writer: Avro, reader: Avro | None, column: pa.MapType | None, path: str) -> AvroPlan:
         if column is not None and column.key_type != types.STRING:
             self._refuse(writer, column, path)
         plan = self._made("map", "map" if column is not None else None)
@@ -187,7 +189,7 @@ class _Compiler:
         plan["items"] = self.node(writer.parts[0], inner, value, nullable, f"{path}[]")
         return plan
 
-    def _null(self, column: pa.DataType | None, nullable: bool, path: str) -> Plan:
+    def _null(self, column: pa.DataType | None, nullable: bool, path: str) -> AvroPlan:
         if column is not None and not nullable:
             raise UnsupportedSqlError(
                 f"column {path} is NOT NULL, but the writer has only null",
@@ -195,7 +197,7 @@ class _Compiler:
             )
         return self._made("null", "null" if column is not None else None)
 
-    def _recursive(self, writer: Avro, column: pa.DataType | None, path: str) -> Plan:
+    def _recursive(self, writer: Avro, column: pa.DataType | None, path: str) -> AvroPlan:
         if column is not None:
             raise endless(writer, path)
         if writer.name not in self._again:
@@ -204,7 +206,7 @@ class _Compiler:
 
     def _union(
         self, writer: Avro, reader: Avro | None, column: pa.DataType | None, nullable: bool, path: str
-    ) -> Plan:
+    ) -> AvroPlan:
         plan = self._made("union")
         only_null = all(branch.type == "null" for branch in writer.parts)
         refused: list[UnresolvedError] = []
@@ -224,7 +226,7 @@ class _Compiler:
             raise refused[0]
         return plan
 
-    def _made(self, avro: str, to: str | None = None) -> Plan:
+    def _made(self, avro: str, to: str | None = None) -> AvroPlan:
         self._nodes += 1
         if self._nodes > MAX_NODES:
             raise UnsupportedSqlError(
@@ -238,7 +240,7 @@ class _Compiler:
             self._refuse(writer, column, path)
         return column
 
-    def _refuse(self, writer: Avro, column: pa.DataType, path: str) -> Plan:
+    def _refuse(self, writer: Avro, column: pa.DataType, path: str) -> AvroPlan:
         declared = types.type_name(column) if not isinstance(column, pa.StructType) else "STRUCT"
         raise UnsupportedSqlError(
             f"column {path} is declared {declared}, which cannot be read from what the writer has: {writer}",

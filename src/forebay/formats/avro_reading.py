@@ -14,7 +14,7 @@ from forebay import column_types as types
 from forebay.errors import UnsupportedSqlError
 from forebay.formats.avro_schema import Avro
 
-Plan = dict[str, Any]
+AvroPlan = dict[str, Any]
 """A node of the plan, or what a conversion adds to it: see `avro_plan.py`."""
 
 YEARS = "(years 0001 to 9999)"
@@ -59,7 +59,7 @@ def is_known(writer: Avro) -> bool:
     return writer.logical in _LOGICAL.get(writer.type, ())
 
 
-def reading(writer: Avro, column: pa.DataType) -> Plan | None:
+def reading(writer: Avro, column: pa.DataType) -> AvroPlan | None:
     """The conversion's part of a plan's node; None if there is none."""
     known = is_known(writer)
     match writer.type, column:
@@ -115,14 +115,14 @@ def _takes_duration(column: pa.StructType) -> bool:
     return column.names == DURATION and all(field.type == types.BIGINT for field in column)
 
 
-def _integer(column: pa.DataType) -> Plan:
+def _integer(column: pa.DataType) -> AvroPlan:
     bits = types.BITS[column]
     end = 2 ** (bits - 1)
     name = types.type_name(column)
     return {"as": "integer", "bits": bits, "expected": f"{name} (an integer from {-end} to {end - 1})"}
 
 
-def _timestamp(name: str, logical: str, found: str | None) -> Plan | None:
+def _timestamp(name: str, logical: str, found: str | None) -> AvroPlan | None:
     """A plain long is epoch milliseconds, as in JSON; a logical type that we do not know is not plain."""
     if found in (None, f"{logical}-millis"):
         return {"as": "millis", "expected": f"{name} {YEARS}"}
@@ -131,7 +131,7 @@ def _timestamp(name: str, logical: str, found: str | None) -> Plan | None:
     return None
 
 
-def _decimal(writer: Avro, column: pa.Decimal128Type) -> Plan | None:
+def _decimal(writer: Avro, column: pa.Decimal128Type) -> AvroPlan | None:
     if not writer.decimal or writer.decimal[0] > MAX_PRECISION:
         return None
     return {

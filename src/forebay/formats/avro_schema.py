@@ -90,7 +90,7 @@ def parse(text: str, references: Sequence[str] = (), origin: str = f"'{OPTION}'"
     `references` are schemas whose names this one uses, each after those that it uses itself; `origin` says
     in messages where the schema is from.
     """
-    parser = _Parser(origin)
+    parser = _SchemaParser(origin)
     for reference in references:
         parser.schema(_loaded(reference, origin), "", 1)
     return parser.schema(_loaded(text, origin), "", 1)
@@ -103,7 +103,7 @@ def _loaded(text: str, origin: str) -> Any:
         raise OptionValueError(f"{origin} is not JSON: {error}", option=OPTION) from None
 
 
-class _Parser:
+class _SchemaParser:
     def __init__(self, origin: str) -> None:
         self._origin = origin
         self._named: dict[str, Avro] = {}

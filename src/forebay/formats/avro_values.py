@@ -10,8 +10,8 @@ from typing import Any
 from uuid import UUID
 
 from forebay.formats.avro_datum import read_value
-from forebay.formats.avro_reading import DURATION, MAX_PRECISION, Plan
-from forebay.formats.contract import Kind
+from forebay.formats.avro_reading import DURATION, MAX_PRECISION, AvroPlan
+from forebay.formats.contract import RefusalKind
 from forebay.formats.refusal import Number, RefusedError, mismatch, shorten, unfit
 from forebay.formats.scalars import nearest_float
 
@@ -22,7 +22,7 @@ _FIRST_MICROS = (datetime.min - datetime(1970, 1, 1)) // _MICROSECOND
 _LAST_MICROS = (datetime.max - datetime(1970, 1, 1)) // _MICROSECOND
 
 
-def convert(plan: Plan, value: Any) -> Any:
+def convert(plan: AvroPlan, value: Any) -> Any:
     """One value that its node keeps. RefusedError if the column cannot hold it."""
     if plan["avro"] == "union":
         index, inner = value
@@ -68,7 +68,7 @@ def convert(plan: Plan, value: Any) -> Any:
     raise AssertionError(plan["as"])
 
 
-def convert_record(plan: Plan, values: list[Any]) -> dict[str, Any]:
+def convert_record(plan: AvroPlan, values: list[Any]) -> dict[str, Any]:
     """The columns that the writer has, by name, in the order in which they are declared."""
     kept = [pair for pair in zip(plan["fields"], values, strict=True) if pair[0]["column"] is not None]
     kept += [(field, read_value(field, b64decode(field["datum"]))) for field in plan.get("defaults", ())]
@@ -76,7 +76,7 @@ def convert_record(plan: Plan, values: list[Any]) -> dict[str, Any]:
     return {field["name"]: _inside(f".{field['name']}", field, value) for field, value in kept}
 
 
-def _inside(step: str, plan: Plan, value: Any) -> Any:
+def _inside(step: str, plan: AvroPlan, value: Any) -> Any:
     try:
         return convert(plan, value)
     except RefusedError as refused:
@@ -84,13 +84,13 @@ def _inside(step: str, plan: Plan, value: Any) -> Any:
         raise
 
 
-def _within(plan: Plan, written: int, value: int, first: int, last: int) -> int:
+def _within(plan: AvroPlan, written: int, value: int, first: int, last: int) -> int:
     if first <= value <= last:
         return value
     raise unfit(plan["expected"], written)
 
 
-def _symbol(plan: Plan, value: str) -> str:
+def _symbol(plan: AvroPlan, value: str) -> str:
     """The reader's symbol: the same, or its default for those that it does not know."""
     symbol = plan.get("becomes", {}).get(value, value)
     if symbol is None:
@@ -98,14 +98,14 @@ def _symbol(plan: Plan, value: str) -> str:
     return str(symbol)
 
 
-def _text(plan: Plan, value: bytes) -> str:
+def _text(plan: AvroPlan, value: bytes) -> str:
     try:
         return value.decode()
     except UnicodeDecodeError:
         raise _no(plan, "bytes that are not UTF-8") from None
 
 
-def rescaled(plan: Plan, value: bytes) -> Decimal:
+def rescaled(plan: AvroPlan, value: bytes) -> Decimal:
     """A decimal: big-endian two's complement, rescaled from the writer's scale to the column's."""
     if not value:
         raise _no(plan, "no bytes")
@@ -124,5 +124,5 @@ def _scaled(unscaled: int, scale: int) -> Decimal:
     return Decimal((int(unscaled < 0), tuple(map(int, str(abs(unscaled)))), -scale))
 
 
-def _no(plan: Plan, found: str) -> RefusedError:
-    return RefusedError(Kind.TypeConversion, f"expected {plan['expected']}, found {found}")
+def _no(plan: AvroPlan, found: str) -> RefusedError:
+    return RefusedError(RefusalKind.TypeConversion, f"expected {plan['expected']}, found {found}")

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from forebay.column_types import type_name
 from forebay.errors import UnsupportedSqlError
-from forebay.formats.contract import BadRecord, Decoded, Kind
+from forebay.formats.contract import BadRecord, Decoded, RefusalKind
 from forebay.formats.refusal import RefusedError, shorten
 
 
@@ -69,7 +69,7 @@ def decode_all(
             bad.append(BadRecord(index, refused.kind, refused.message, refused.path.removeprefix(".")))
         except Exception as error:
             # Nothing is known to end here. If something does, it costs this record and not the query.
-            bad.append(BadRecord(index, Kind.Other, f"{type(error).__name__}: {shorten(str(error))}"))
+            bad.append(BadRecord(index, RefusalKind.Other, f"{type(error).__name__}: {shorten(str(error))}"))
         else:
             rows += found
             good += [index] * len(found)

@@ -17,7 +17,7 @@ from typing import NamedTuple, Protocol, runtime_checkable
 import pyarrow as pa
 
 
-class Kind(StrEnum):
+class RefusalKind(StrEnum):
     """Why a record was refused. The words are what users filter dead letters by."""
 
     MalformedPayload = "MalformedPayload"
@@ -44,7 +44,7 @@ class BadRecord:
     """One refused payload: its index among the values given, and why. The message never holds all of it."""
 
     index: int
-    kind: Kind
+    kind: RefusalKind
     message: str
     path: str = ""
     """Where in the record, if it is one place. The message begins with it."""

@@ -16,7 +16,7 @@ from forebay import column_types as types
 from forebay.errors import UnsupportedSqlError
 from forebay.formats.batches import decode_all, decode_each, readable
 from forebay.formats.case_mismatch import CaseCheck
-from forebay.formats.contract import NO_MORE, Decoded, Kind
+from forebay.formats.contract import NO_MORE, Decoded, RefusalKind
 from forebay.formats.debezium_types import Described
 from forebay.formats.json_text import parse_exact, parse_fast
 from forebay.formats.refusal import RefusedError, check_present, describe, malformed, mismatch
@@ -113,7 +113,7 @@ class DebeziumDecoder:
             for column, value in zip(self._names, row, strict=True):
                 if value in (UNAVAILABLE, UNAVAILABLE.encode()):
                     reason = f"the value was not logged{_hint(_VALUE_HINTS, event)}"
-                    raise _within(column, RefusedError(Kind.TypeConversion, reason))
+                    raise _within(column, RefusedError(RefusalKind.TypeConversion, reason))
         except RefusedError as refused:
             raise _within(name, refused) from None
         return row
@@ -204,7 +204,7 @@ def _op(event: dict[str, Any]) -> str:
     if op is None:
         raise _within("op", mismatch("missing: this is no change event; FORMAT json reads rows as they are"))
     if op == "t":
-        raise _within("op", RefusedError(Kind.Other, "a truncate does not say which rows are gone; create the "
+        raise _within("op", RefusedError(RefusalKind.Other, "a truncate does not say which rows are gone; create the "
                                          "source anew, from a snapshot after it"))  # fmt: skip
     if not isinstance(op, str) or op not in _IMAGES:
         raise _within("op", mismatch(f"expected c, r, u or d, found {describe(op)}"))

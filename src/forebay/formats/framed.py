@@ -18,11 +18,11 @@ import pyarrow as pa
 
 from forebay.errors import RecordError, StatementError, UnsupportedSqlError
 from forebay.formats.avro_datum import read_datum
-from forebay.formats.avro_plan import Plan, compile_resolved
+from forebay.formats.avro_plan import AvroPlan, compile_resolved
 from forebay.formats.avro_schema import Avro, parse, written_schema
 from forebay.formats.avro_values import convert_record
 from forebay.formats.batches import decode_each, readable
-from forebay.formats.contract import Decoded, Kind, NativeLesson
+from forebay.formats.contract import Decoded, NativeLesson, RefusalKind
 from forebay.formats.evolution import Watch
 from forebay.formats.framing import HEADER, schema_id
 from forebay.formats.json_format import JsonDecoder
@@ -34,7 +34,7 @@ from forebay.registry import Origin, RegisteredSchema, newest, registry
 class Lesson:
     """What an id means for a source: a plan, or why its records are refused."""
 
-    plan: Plan | None
+    plan: AvroPlan | None
     kind: str = ""
     message: str = ""
 
@@ -45,7 +45,7 @@ class Lesson:
         return NativeLesson(text, self.kind, self.message)
 
 
-class _Reading(Protocol):
+class _SchemaReading(Protocol):
     """A format behind the frame."""
 
     type: str  # as the registry calls it
@@ -56,8 +56,8 @@ class _Reading(Protocol):
         ...
 
     def check(self) -> None: ...
-    def plan(self, schema: RegisteredSchema) -> Plan: ...
-    def row(self, plan: Plan, payload: bytes) -> list[Any]: ...
+    def plan(self, schema: RegisteredSchema) -> AvroPlan: ...
+    def row(self, plan: AvroPlan, payload: bytes) -> list[Any]: ...
 
 
 class FramedDecoder:
@@ -72,7 +72,7 @@ class FramedDecoder:
         self._registry = registry(origin.settings)
         self._lessons: dict[int, Lesson] = {}
         self._watch = Watch.of(origin, schema)
-        self._reading: _Reading
+        self._reading: _SchemaReading
         if format == "avro":
             own = self._watch.newest if self._watch else None
             self._reading = _AvroReading(schema, options, origin, own)
@@ -122,12 +122,14 @@ class FramedDecoder:
         except StatementError as error:
             if self._watch is not None:
                 raise self._watch.changed(schema, error.message) from None
-            return Lesson(None, Kind.SchemaMismatch, f"schema id {number} does not fit: {error.message}")
+            return Lesson(
+                None, RefusalKind.SchemaMismatch, f"schema id {number} does not fit: {error.message}"
+            )
 
     def _record(self, payload: bytes | None) -> list[Any]:
         lesson = self._lessons[schema_id(payload)]
         if lesson.plan is None:
-            raise RefusedError(Kind(lesson.kind), lesson.message)
+            raise RefusedError(RefusalKind(lesson.kind), lesson.message)
         assert payload is not None
         return self._reading.row(lesson.plan, payload)
 
@@ -167,10 +169,10 @@ class _AvroReading:
                 remedy=error.remedy,
             ) from None
 
-    def plan(self, schema: RegisteredSchema) -> Plan:
+    def plan(self, schema: RegisteredSchema) -> AvroPlan:
         return _compiled(schema, self._reader, self._columns, self._closed)
 
-    def row(self, plan: Plan, payload: bytes) -> list[Any]:
+    def row(self, plan: AvroPlan, payload: bytes) -> list[Any]:
         found = convert_record(plan, read_datum(plan, payload, HEADER))
         return [found.get(name) for name in self._names]
 
@@ -186,14 +188,14 @@ class _JsonReading:
     def check(self) -> None:
         """Nothing: the columns are not held to the JSON schema."""
 
-    def plan(self, schema: RegisteredSchema) -> Plan:
+    def plan(self, schema: RegisteredSchema) -> AvroPlan:
         return {}
 
     @property
     def mismatched(self) -> bool:
         return self._json.mismatched
 
-    def row(self, plan: Plan, payload: bytes) -> list[Any]:
+    def row(self, plan: AvroPlan, payload: bytes) -> list[Any]:
         return self._json.row(payload[HEADER:])
 
 
@@ -205,7 +207,7 @@ def _newest(origin: Origin) -> RegisteredSchema | None:
 @lru_cache(maxsize=1024)  # a decoder is made for every task, and a plan is the same for all of them
 def _compiled(
     writer: RegisteredSchema, reader: RegisteredSchema | None, columns: pa.Schema, closed: bool
-) -> Plan:
+) -> AvroPlan:
     resolved = None if reader is None else _parsed(reader)
     return compile_resolved(_parsed(writer), resolved, columns, closed=closed)
 

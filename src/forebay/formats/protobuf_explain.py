@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from forebay.formats.protobuf_plan import Plan
+from forebay.formats.protobuf_plan import ProtobufPlan
 from forebay.formats.protobuf_wire import inner_fields
 from forebay.formats.refusal import RefusedError, malformed
 
@@ -22,7 +22,7 @@ _PACKABLE = {"int64": _VARINT, "uint64": _VARINT, "sint64": _VARINT, "fixed64": 
 _PACKABLE |= {"double": _EIGHT, "fixed32": _FOUR, "sfixed32": _FOUR, "float": _FOUR}
 
 
-def explain(plan: Plan, payload: bytes) -> RefusedError:
+def explain(plan: ProtobufPlan, payload: bytes) -> RefusedError:
     """The refusal of a payload that the runtime does not parse."""
     try:
         _Walk(payload).message(plan, 0, len(payload), 0, None)
@@ -37,7 +37,7 @@ class _Walk:
         self._steps = 0
 
     def message(
-        self, plan: Plan, at: int, end: int, depth: int, group: int | None, known: bool = True
+        self, plan: ProtobufPlan, at: int, end: int, depth: int, group: int | None, known: bool = True
     ) -> int:
         """From `at` to `end`, or to the end of the group of this number. Returns where it ends.
 

@@ -17,11 +17,11 @@ from google.protobuf.message import DecodeError
 
 from forebay.errors import UnsupportedSqlError
 from forebay.formats.batches import decode_each, readable
-from forebay.formats.contract import Decoded, Kind, NativeLesson
+from forebay.formats.contract import Decoded, NativeLesson, RefusalKind
 from forebay.formats.protobuf_explain import explain
 from forebay.formats.protobuf_files import FilesError, add_files
 from forebay.formats.protobuf_framing import Framed, unframe
-from forebay.formats.protobuf_plan import Plan, compile_plan
+from forebay.formats.protobuf_plan import ProtobufPlan, compile_plan
 from forebay.formats.protobuf_schema import MESSAGE, find_message, given_files, message_at
 from forebay.formats.protobuf_values import row_reader
 from forebay.formats.protobuf_wire import message_class
@@ -41,7 +41,7 @@ What it raises ends the task.
 """
 
 
-Read = Callable[[bytes], list[Any]]
+ReadPayload = Callable[[bytes], list[Any]]
 _Key = tuple[int, tuple[int, ...]]  # a schema's id, and the way to a message in it
 
 
@@ -65,9 +65,9 @@ class ProtobufDecoder:
         self._resolve = resolve
         self._met = met
         self._wanted = options.get(MESSAGE)
-        self._plans: dict[_Key, Plan | RefusedError] = {}
-        self._readers: dict[_Key, Read] = {}
-        self._plan: Plan | None = None
+        self._plans: dict[_Key, ProtobufPlan | RefusedError] = {}
+        self._readers: dict[_Key, ReadPayload] = {}
+        self._plan: ProtobufPlan | None = None
         if resolve is None:
             message = find_message(given_files(options), options)
             self._plan = compile_plan(message, schema, complete=True)
@@ -116,21 +116,21 @@ class ProtobufDecoder:
             self._readers[key] = _reader(plan, len(self._columns))
         return self._readers[key](present[header.start :])
 
-    def _plan_of(self, header: Framed) -> Plan | RefusedError:
+    def _plan_of(self, header: Framed) -> ProtobufPlan | RefusedError:
         """A refusal that holds for every record with this header is kept, too."""
         key = (header.schema_id, header.indexes)
         if key not in self._plans:
             self._plans[key] = self._made_plan(header)
         return self._plans[key]
 
-    def _made_plan(self, header: Framed) -> Plan | RefusedError:
+    def _made_plan(self, header: Framed) -> ProtobufPlan | RefusedError:
         assert self._resolve is not None
         try:
             files = self._resolve(header.schema_id)
         except LookupError:
             # Not kept: the registry may learn of it.
             raise RefusedError(
-                Kind.UnknownSchemaId, f"the registry has no schema {header.schema_id}"
+                RefusalKind.UnknownSchemaId, f"the registry has no schema {header.schema_id}"
             ) from None
         name = f"the schema {header.schema_id}"
         try:
@@ -149,7 +149,7 @@ class ProtobufDecoder:
         except RefusedError as refused:
             return refused
 
-    def _compiled(self, schema_id: int, message: Descriptor) -> Plan:
+    def _compiled(self, schema_id: int, message: Descriptor) -> ProtobufPlan:
         try:
             return compile_plan(message, self._columns, complete=False)
         except UnsupportedSqlError as error:
@@ -170,12 +170,12 @@ def _present(payload: bytes | None) -> bytes:
     return payload
 
 
-def _text(plan: Plan) -> str:
+def _text(plan: ProtobufPlan) -> str:
     """As the native decoder is given it."""
     return json.dumps(plan, ensure_ascii=False, separators=(",", ":"))
 
 
-def _reader(plan: Plan, columns: int) -> Read:
+def _reader(plan: ProtobufPlan, columns: int) -> ReadPayload:
     parse: Callable[[bytes], Any] = message_class(plan).FromString
     to_row = row_reader(plan, columns)
 

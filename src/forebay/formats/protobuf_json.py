@@ -14,7 +14,7 @@ import orjson
 from google.protobuf.message import Message
 from google.protobuf.unknown_fields import UnknownFieldSet
 
-from forebay.formats.contract import Kind
+from forebay.formats.contract import RefusalKind
 from forebay.formats.protobuf_wire import PARTS
 from forebay.formats.refusal import RefusedError, malformed, mismatch
 
@@ -86,4 +86,4 @@ def _text(value: bytes) -> str:
 
 
 def _no(expected: str, found: str) -> RefusedError:
-    return RefusedError(Kind.TypeConversion, f"expected {expected}, found {found}")
+    return RefusedError(RefusalKind.TypeConversion, f"expected {expected}, found {found}")

@@ -23,7 +23,7 @@ from forebay import column_types as types
 from forebay.errors import UnsupportedSqlError
 from forebay.formats.protobuf_reading import TYPES, YEARS, columns_for, reading, wire
 
-Plan = list[dict[str, Any]]
+ProtobufPlan = list[dict[str, Any]]
 
 _WRAPPERS = {
     f"google.protobuf.{name}Value"
@@ -41,22 +41,22 @@ _NOT_NULL = "NOT NULL, but the field is missing"
 _REQUIRED = "required, but the field is missing"
 
 
-def compile_plan(message: Descriptor, columns: pa.Schema, *, complete: bool) -> Plan:
+def compile_plan(message: Descriptor, columns: pa.Schema, *, complete: bool) -> ProtobufPlan:
     """UnsupportedSqlError if a column cannot be read from the message.
 
     `complete`: the schema is all that the records can have, so a column that is not in it is a mistake.
     Otherwise such a column is NULL: other records of the topic may have it.
     """
-    return _Compiler(complete).message(message, columns, "")
+    return _ProtobufCompiler(complete).message(message, columns, "")
 
 
-class _Compiler:
+class _ProtobufCompiler:
     def __init__(self, complete: bool) -> None:
         self._complete = complete
 
-    def message(self, message: Descriptor, columns: pa.Schema | pa.StructType, path: str) -> Plan:
+    def message(self, message: Descriptor, columns: pa.Schema | pa.StructType, path: str) -> ProtobufPlan:
         fields = message.fields_by_name
-        plan: Plan = []
+        plan: ProtobufPlan = []
         shared: dict[int, int] = {}
         for at, column in enumerate(columns):
             where = _join(path, column.name)

@@ -11,15 +11,14 @@ from typing import Any
 from google.protobuf.message import Message
 from google.protobuf.unknown_fields import UnknownFieldSet
 
-from forebay.formats.contract import Kind
+from forebay.formats.contract import RefusalKind
 from forebay.formats.protobuf_json import to_json
-from forebay.formats.protobuf_plan import Plan
+from forebay.formats.protobuf_plan import ProtobufPlan
 from forebay.formats.protobuf_wire import PARTS, attribute, inner_fields
 from forebay.formats.refusal import RefusedError, malformed, mismatch, shorten, unfit
-from forebay.formats.scalars import nearest_float
+from forebay.formats.scalars import Convert, nearest_float
 
-Read = Callable[[Message], Any]
-Convert = Callable[[Any], Any]
+ReadField = Callable[[Message], Any]
 
 WIRE_TYPES = ("a varint", "8 bytes", "length-delimited bytes", "a group", "the end of a group", "4 bytes")
 _ZEROS = (0, "", "0.0")  # what the runtime itself gives for a field that is not there
@@ -29,7 +28,7 @@ _LAST_MICROS = (datetime.max - datetime(1970, 1, 1)) // _MICROSECOND
 _LONGEST_S = 315_576_000_000  # of a Duration, by its definition
 
 
-def row_reader(plan: Plan, columns: int) -> Callable[[Message], list[Any]]:
+def row_reader(plan: ProtobufPlan, columns: int) -> Callable[[Message], list[Any]]:
     """From a message to the list of its columns' values. RefusedError if one of them cannot be had."""
     check = wire_check(plan)
     readers = [
@@ -52,7 +51,7 @@ def row_reader(plan: Plan, columns: int) -> Callable[[Message], list[Any]]:
     return read
 
 
-def wire_check(plan: Plan) -> Callable[[Message], None]:
+def wire_check(plan: ProtobufPlan) -> Callable[[Message], None]:
     """Refuses a message that has a field of the plan in another wire type.
 
     By the book such a field is unknown and so left out; here that would be a default or a NULL in silence.
@@ -72,7 +71,7 @@ def wire_check(plan: Plan) -> Callable[[Message], None]:
     return check
 
 
-def _field(node: dict[str, Any]) -> Read:
+def _field(node: dict[str, Any]) -> ReadField:
     name = attribute(node)
     if "key" in node:
         return _map(node, name)
@@ -113,7 +112,7 @@ def absent_value(node: dict[str, Any]) -> Any:
             return default
 
 
-def _array(name: str, convert: Convert) -> Read:
+def _array(name: str, convert: Convert) -> ReadField:
     def read(message: Any) -> list[Any]:
         found: list[Any] = []
         try:
@@ -127,7 +126,7 @@ def _array(name: str, convert: Convert) -> Read:
     return read
 
 
-def _map(node: dict[str, Any], name: str) -> Read:
+def _map(node: dict[str, Any], name: str) -> ReadField:
     """The last value of each key, where a key comes more than once: so has it the specification."""
     check = wire_check(inner_fields(node))
     to_key, to_value = _entry_part(node["key"]), _entry_part(node["value"])
@@ -149,7 +148,7 @@ def _map(node: dict[str, Any], name: str) -> Read:
     return read
 
 
-def _entry_part(node: dict[str, Any]) -> Read:
+def _entry_part(node: dict[str, Any]) -> ReadField:
     """A key or a value. A message that is not there is an empty one, and that is what the runtime gives."""
     if node["default"] != {}:
         return _field(node)
@@ -273,4 +272,4 @@ def _duration(seconds: int, nanos: int) -> int | None:
 
 
 def _no(expected: str, found: str) -> RefusedError:
-    return RefusedError(Kind.TypeConversion, f"expected {expected}, found {found}")
+    return RefusedError(RefusalKind.TypeConversion, f"expected {expected}, found {found}")

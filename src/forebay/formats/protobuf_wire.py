@@ -15,7 +15,7 @@ from google.protobuf.descriptor_pb2 import DescriptorProto, FieldDescriptorProto
 from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message import Message
 
-from forebay.formats.protobuf_plan import Plan
+from forebay.formats.protobuf_plan import ProtobufPlan
 
 F = FieldDescriptorProto
 _TYPES = {
@@ -26,7 +26,7 @@ _TYPES = {
 }  # fmt: skip
 _PACKAGE = "forebay"
 
-PARTS: dict[str, Plan] = {
+PARTS: dict[str, ProtobufPlan] = {
     "Moment": [
         {"number": 1, "name": "seconds", "wire": "int64"},
         {"number": 2, "name": "nanos", "wire": "int64"},
@@ -53,7 +53,7 @@ def attribute(node: dict[str, Any]) -> str:
     return f"f{node['number']}"
 
 
-def message_class(plan: Plan) -> type[Message]:
+def message_class(plan: ProtobufPlan) -> type[Message]:
     """The class whose `FromString` parses what the plan is for."""
     file = FileDescriptorProto(name="plan.proto", package=_PACKAGE)
     for name, part in PARTS.items():
@@ -77,16 +77,16 @@ def part_of(node: dict[str, Any]) -> str | None:
     return None
 
 
-def inner_fields(node: dict[str, Any]) -> Plan:
+def inner_fields(node: dict[str, Any]) -> ProtobufPlan:
     """The fields of the message that a node's value is; a map's are those of its entries."""
     if "key" in node:
         return [node["key"], node["value"]]
     part = part_of(node)
-    fields: Plan = PARTS[part] if part is not None else node.get("fields", [])
+    fields: ProtobufPlan = PARTS[part] if part is not None else node.get("fields", [])
     return fields
 
 
-def _fill(file: FileDescriptorProto, message: DescriptorProto, plan: Plan, names: count[int]) -> None:
+def _fill(file: FileDescriptorProto, message: DescriptorProto, plan: ProtobufPlan, names: count[int]) -> None:
     oneofs = sorted({node["oneof"] for node in plan if "oneof" in node})
     for oneof in oneofs:
         message.oneof_decl.add(name=f"o{oneof}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from forebay.formats.contract import Kind
+from forebay.formats.contract import RefusalKind
 
 SHOWN = 40
 """Characters of a value that a message shows: enough to recognise it, too few to leak a payload."""
@@ -23,7 +23,7 @@ MINUS_ZERO = Number("-0")
 class RefusedError(Exception):
     """One record is not taken. Containers add their step of the path while it passes through them."""
 
-    def __init__(self, kind: Kind, reason: str) -> None:
+    def __init__(self, kind: RefusalKind, reason: str) -> None:
         super().__init__(reason)
         self.kind = kind
         self.reason = reason
@@ -39,16 +39,16 @@ class RefusedError(Exception):
 
 
 def malformed(reason: str) -> RefusedError:
-    return RefusedError(Kind.MalformedPayload, reason)
+    return RefusedError(RefusalKind.MalformedPayload, reason)
 
 
 def mismatch(reason: str) -> RefusedError:
-    return RefusedError(Kind.SchemaMismatch, reason)
+    return RefusedError(RefusalKind.SchemaMismatch, reason)
 
 
 def unfit(expected: str, value: Any) -> RefusedError:
     """The value is not what its column's type takes."""
-    return RefusedError(Kind.TypeConversion, f"expected {expected}, found {describe(value)}")
+    return RefusedError(RefusalKind.TypeConversion, f"expected {expected}, found {describe(value)}")
 
 
 def check_present(payload: bytes | None) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from forebay.errors import OptionConflictError, RecordError
-from forebay.formats.contract import Decoder, Kind
+from forebay.formats.contract import Decoder, RefusalKind
 from forebay.formats.evolution import Watch
 from forebay.formats.framed import FramedDecoder
 from forebay.formats.protobuf_format import ProtobufDecoder
@@ -69,7 +69,7 @@ class RegisteredFiles:
         try:
             schema = registry(self.origin.settings).schema(number)
         except RecordError as error:
-            raise RefusedError(Kind(error.kind), error.message) from None
+            raise RefusedError(RefusalKind(error.kind), error.message) from None
         if schema.type != "PROTOBUF":
             raise mismatch(
                 f"the schema {number} is of type {schema.type}, and the source's format is protobuf"

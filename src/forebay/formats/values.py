@@ -39,18 +39,18 @@ def row_converter(schema: pa.Schema) -> Convert:
     return convert
 
 
-class Described(Protocol):
+class DescribedType(Protocol):
     """What is known of a type beyond its JSON: see `debezium_types.py`."""
 
-    def field(self, name: str) -> Described: ...
+    def field(self, name: str) -> DescribedType: ...
     @property
-    def items(self) -> Described: ...
+    def items(self) -> DescribedType: ...
     @property
-    def values(self) -> Described: ...
+    def values(self) -> DescribedType: ...
     def scalar(self, column: pa.DataType) -> Convert | None: ...
 
 
-def converter(data_type: pa.DataType, known: Described | None = None) -> Convert:
+def converter(data_type: pa.DataType, known: DescribedType | None = None) -> Convert:
     """From one value that is not null to what Arrow holds for it."""
     match data_type:
         case pa.StructType():
@@ -80,7 +80,7 @@ def _parts(data_type: pa.Schema | pa.DataType) -> Iterator[pa.DataType]:
             yield from _parts(data_type.item_type)
 
 
-def fields_converter(schema: pa.Schema | pa.StructType, known: Described | None = None) -> Convert:
+def fields_converter(schema: pa.Schema | pa.StructType, known: DescribedType | None = None) -> Convert:
     fields = [
         (field.name, converter(field.type, known and known.field(field.name)), not field.nullable)
         for field in schema
@@ -110,7 +110,7 @@ def fields_converter(schema: pa.Schema | pa.StructType, known: Described | None 
     return convert
 
 
-def _struct(data_type: pa.StructType, known: Described | None) -> Convert:
+def _struct(data_type: pa.StructType, known: DescribedType | None) -> Convert:
     columns = fields_converter(data_type, known)
     names = data_type.names
 
@@ -122,7 +122,7 @@ def _struct(data_type: pa.StructType, known: Described | None) -> Convert:
     return convert
 
 
-def _array(data_type: pa.ListType, known: Described | None) -> Convert:
+def _array(data_type: pa.ListType, known: DescribedType | None) -> Convert:
     to_element = converter(data_type.value_type, known)
     required = not data_type.value_field.nullable
 
@@ -146,7 +146,7 @@ def _array(data_type: pa.ListType, known: Described | None) -> Convert:
     return convert
 
 
-def _map(data_type: pa.MapType, known: Described | None) -> Convert:
+def _map(data_type: pa.MapType, known: DescribedType | None) -> Convert:
     to_key = _key(data_type.key_type)
     to_value = converter(data_type.item_type, known)
     required = not data_type.item_field.nullable

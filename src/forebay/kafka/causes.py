@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from forebay.errors import AuthError, ForebayError, UnreachableError, WrongProtocolError
-from forebay.kafka.probe import At, Found, Probe
+from forebay.kafka.probe import At, Probe, Probed
 from forebay.options import Options
 
 MOST = 4  # addresses that are asked: more would say the same
@@ -59,7 +59,7 @@ def probe(options: Options, settings: Mapping[str, Any], heard: Heard) -> Probe:
 
 
 def certain(
-    found: Sequence[Found], settings: Mapping[str, Any], where: str, doing: str
+    found: Sequence[Probed], settings: Mapping[str, Any], where: str, doing: str
 ) -> ForebayError | None:
     """An error that no waiting mends: all who answer speak something else than we do."""
     answering = [each for each in found if each.at in (At.kafka, At.http, At.other)]
@@ -73,7 +73,7 @@ def certain(
 
 
 def unreachable(
-    found: Sequence[Found], heard: Heard, options: Options, doing: str, otherwise: str
+    found: Sequence[Probed], heard: Heard, options: Options, doing: str, otherwise: str
 ) -> UnreachableError:
     """Nobody who can be talked to. `otherwise` are the words where nothing more is known."""
     where = str(options["bootstrap.servers"])
@@ -88,7 +88,7 @@ def unreachable(
     return UnreachableError(f"cannot reach Kafka at {where} while {doing}: {words}", remedy=remedy)
 
 
-def refused(found: Sequence[Found], text: str, where: str, doing: str) -> AuthError:
+def refused(found: Sequence[Probed], text: str, where: str, doing: str) -> AuthError:
     """The connection was made, and then one of the two sides did not trust the other."""
     place = _PLACE.fullmatch(text)
     server = place["server"] if place else where
@@ -129,7 +129,7 @@ def refused(found: Sequence[Found], text: str, where: str, doing: str) -> AuthEr
     )
 
 
-def _trouble(found: Found, heard: Heard) -> tuple[str, str]:
+def _trouble(found: Probed, heard: Heard) -> tuple[str, str]:
     """What is in the way at one address, and what to do."""
     server, host = found.server, found.server.rpartition(":")[0]
     if server in heard.advertised:
@@ -166,7 +166,7 @@ def _trouble(found: Found, heard: Heard) -> tuple[str, str]:
     )
 
 
-def _mismatch(found: Found, settings: Mapping[str, Any]) -> tuple[str, str] | None:
+def _mismatch(found: Probed, settings: Mapping[str, Any]) -> tuple[str, str] | None:
     """How the listener differs from what we speak; None if it does not."""
     server, ours = found.server, str(settings.get("security.protocol", "PLAINTEXT")).upper()
     if found.at is At.http:

@@ -42,15 +42,15 @@ from forebay.errors import (
     UnknownTopicError,
     UnreachableError,
 )
-from forebay.formats import Kind
+from forebay.formats import RefusalKind
 from forebay.formats.avro_schema import FILE_OPTION, OPTION, written_schema
 from forebay.kafka.admin import Cluster, Topic, partitions_of
 from forebay.kafka.columns import CHANGE_LOG, RAW_COLUMNS, layout
 from forebay.kafka.consumers import CACHE
 from forebay.kafka.lag import lag_of
 from forebay.kafka.offsets import (
+    KafkaPosition,
     KafkaSplit,
-    Position,
     Range,
     allocate,
     lost_between,
@@ -96,7 +96,7 @@ class KafkaSource(SourceConnector):
         self._cluster = Cluster(self.options)
         self._topics: dict[str, Topic] = {}
         self._topics_at = 0.0
-        self._end: Position | None = None
+        self._end: KafkaPosition | None = None
         self._away = Backoff()
         self._quiet_since: float | None = None
         self._committed: SourceCheckpoint | None = None
@@ -230,9 +230,9 @@ class KafkaSource(SourceConnector):
         timeout_s = patience_s(self.options)
         return with_backoff(self._initial, timeout_s=timeout_s, notify=_say_unreachable).to_json()
 
-    def _initial(self) -> Position:
+    def _initial(self) -> KafkaPosition:
         topics = self._current_topics()
-        return Position(self._start(partitions_of(topics)), _ids(topics))
+        return KafkaPosition(self._start(partitions_of(topics)), _ids(topics))
 
     def _start(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
         mode = self.options["startup.mode"]
@@ -259,16 +259,16 @@ class KafkaSource(SourceConnector):
             if timestamp_ms is None
             else self._cluster.at_timestamp(partitions, timestamp_ms)
         )
-        return Position(found, _ids(topics)).to_json()
+        return KafkaPosition(found, _ids(topics)).to_json()
 
     def still_there(self, offsets: Offsets) -> tuple[Offsets, tuple[str, ...]]:
         self._topics_at = 0.0
-        position = Position.from_json(offsets)
+        position = KafkaPosition.from_json(offsets)
         self._check_identity(position, self._current_topics())
         lows = self._cluster.earliest(list(position.next))
         gone = [Range(*key, at, lows[key]) for key, at in sorted(position.next.items()) if at < lows[key]]
         following = {key: max(at, lows[key]) for key, at in position.next.items()}
-        return Position(following, position.ids).to_json(), tuple(str(each) for each in gone)
+        return KafkaPosition(following, position.ids).to_json(), tuple(str(each) for each in gone)
 
     def _specific(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
         wanted: Mapping[str, Mapping[str, int]] = self.options["startup.specific.offsets"]
@@ -319,8 +319,8 @@ class KafkaSource(SourceConnector):
         self, start: Offsets, max_records: int | None, until: Offsets | None = None
     ) -> Offsets:
         """Looks until there is something, for `poll.timeout.ms` at most."""
-        position = Position.from_json(start)
-        bound = Position.from_json(until) if until else None
+        position = KafkaPosition.from_json(start)
+        bound = KafkaPosition.from_json(until) if until else None
         deadline = time.monotonic() + self.options["poll.timeout.ms"] / 1000
         while True:
             if time.monotonic() >= self._away.until:
@@ -350,8 +350,8 @@ class KafkaSource(SourceConnector):
         return self._end.to_json() if self._end else None
 
     def _advance(
-        self, position: Position, max_records: int | None, bound: Position | None
-    ) -> Position | None:
+        self, position: KafkaPosition, max_records: int | None, bound: KafkaPosition | None
+    ) -> KafkaPosition | None:
         """The next position to read to; None while there is nothing new."""
         topics = self._current_topics()
         self._check_identity(position, topics)
@@ -359,7 +359,7 @@ class KafkaSource(SourceConnector):
         new = [key for key in partitions_of(topics) if key not in position.next]
         ends = self._cluster.latest([*known, *new])
         ids = _ids(topics)
-        self._end = Position(ends, ids)
+        self._end = KafkaPosition(ends, ids)
         if bound is not None:
             new = [key for key in new if key in bound.next]
             ends = {
@@ -375,7 +375,7 @@ class KafkaSource(SourceConnector):
         available = [Range(*key, begins[key], ends[key]) for key in sorted(begins) if ends[key] > begins[key]]
         reach = {(r.topic, r.partition): r.end for r in allocate(available, max_records)}
         following = dict(position.next) | begins | reach
-        return Position(following, ids, first)
+        return KafkaPosition(following, ids, first)
 
     def _check_still_there(
         self, key: TopicPartition, at: int, low: int, end: int, first: dict[TopicPartition, int]
@@ -391,7 +391,7 @@ class KafkaSource(SourceConnector):
                 "from the log (truncated, or replaced by another log)"
             )
 
-    def _check_identity(self, position: Position, topics: Mapping[str, Topic]) -> None:
+    def _check_identity(self, position: KafkaPosition, topics: Mapping[str, Topic]) -> None:
         for name, old in position.ids.items():
             read = ", ".join(
                 f"{name}-{number} [0, {offset})" for (topic, number), offset in sorted(position.next.items())
@@ -418,19 +418,21 @@ class KafkaSource(SourceConnector):
     def end_offsets(self) -> Offsets:
         self._topics_at = 0.0
         topics = self._current_topics()
-        return Position(self._cluster.latest(partitions_of(topics)), _ids(topics)).to_json()
+        return KafkaPosition(self._cluster.latest(partitions_of(topics)), _ids(topics)).to_json()
 
     def reached(self, position: Offsets, target: Offsets) -> bool:
-        here, there = Position.from_json(position), Position.from_json(target)
+        here, there = KafkaPosition.from_json(position), KafkaPosition.from_json(target)
         # Offsets of a topic that was made anew since say nothing about the new one.
         same = all(here.ids.get(topic) in (None, "", known) for topic, known in there.ids.items())
         return same and all(here.next.get(key, 0) >= offset for key, offset in there.next.items())
 
     def count(self, start: Offsets, end: Offsets) -> int:
-        return sum(len(r) for r in ranges_between(Position.from_json(start), Position.from_json(end)))
+        return sum(
+            len(r) for r in ranges_between(KafkaPosition.from_json(start), KafkaPosition.from_json(end))
+        )
 
     def lost(self, start: Offsets, end: Offsets) -> tuple[tuple[str, int, int, int], ...]:
-        gone = lost_between(Position.from_json(start), Position.from_json(end))
+        gone = lost_between(KafkaPosition.from_json(start), KafkaPosition.from_json(end))
         return tuple((item.topic, item.partition, item.start, item.end) for item in gone)
 
     # -- reading -------------------------------------------------------------------------------------
@@ -441,11 +443,11 @@ class KafkaSource(SourceConnector):
             # Whoever has just planned it has looked less than a second ago, and does not ask again.
             timeout_s = self.options["connect.timeout.ms"] / 1000
             topics = with_backoff(self._current_topics, timeout_s=timeout_s, notify=_say_unreachable)
-            self._check_identity(Position.from_json(end), topics)
+            self._check_identity(KafkaPosition.from_json(end), topics)
         return splits
 
     def splits(self, start: Offsets, end: Offsets, parallelism: int) -> Sequence[Split]:
-        here, there = Position.from_json(start), Position.from_json(end)
+        here, there = KafkaPosition.from_json(start), KafkaPosition.from_json(end)
         behind = [key for key, offset in here.next.items() if there.next.get(key, offset) < offset]
         if behind:
             # A first batch that is repeated, but would start past the end it was planned with.
@@ -477,7 +479,7 @@ class KafkaSource(SourceConnector):
 
     def commit_offsets(self, checkpoint: SourceCheckpoint) -> None:
         try:
-            wanted = Position.from_json(checkpoint.offsets)
+            wanted = KafkaPosition.from_json(checkpoint.offsets)
             if self._floor is None or self._floor_ids != wanted.ids:
                 self._floor, self._floor_ids = self._committed_before(list(wanted.next)), wanted.ids
             # A view that was created later reads what the group has behind it. The group does not go back for it.
@@ -487,7 +489,7 @@ class KafkaSource(SourceConnector):
         except CommitError:
             self._commit_failures += 1
             raise
-        self._committed = replace(checkpoint, offsets=Position(reached, wanted.ids).to_json())
+        self._committed = replace(checkpoint, offsets=KafkaPosition(reached, wanted.ids).to_json())
         self._commits += 1
 
     def _committed_before(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
@@ -588,7 +590,7 @@ def _read_plain(
 
 def _as_rejected(lost: Range) -> RejectedRecord:
     message = f"{len(lost)} records are gone: {lost}"
-    return RejectedRecord(lost.topic, lost.partition, lost.start, str(Kind.Other), message, gone=True)
+    return RejectedRecord(lost.topic, lost.partition, lost.start, str(RefusalKind.Other), message, gone=True)
 
 
 def _say_unreachable(error: ForebayError, wait_s: float) -> None:

@@ -22,7 +22,7 @@ MIN_PIECE = 100_000  # a partition is cut further only into pieces at least this
 
 
 @dataclass(frozen=True)
-class Position:
+class KafkaPosition:
     """Next offset to read, by partition; with the ids of the topics these offsets belong to."""
 
     next: Mapping[TopicPartition, int]
@@ -40,7 +40,7 @@ class Position:
         return {"topics": topics}
 
     @staticmethod
-    def from_json(offsets: Offsets) -> Position:
+    def from_json(offsets: Offsets) -> KafkaPosition:
         following: dict[TopicPartition, int] = {}
         first: dict[TopicPartition, int] = {}
         ids: dict[str, str] = {}
@@ -48,7 +48,7 @@ class Position:
             ids[topic] = entry["id"]
             following.update(((topic, int(number)), offset) for number, offset in entry["partitions"].items())
             first.update(((topic, int(number)), offset) for number, offset in entry.get("first", {}).items())
-        return Position(following, ids, first)
+        return KafkaPosition(following, ids, first)
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ class KafkaSplit(Split):
         return [(item.topic, item.partition, item.start, item.end) for item in self.ranges]
 
 
-def ranges_between(start: Position, end: Position) -> list[Range]:
+def ranges_between(start: KafkaPosition, end: KafkaPosition) -> list[Range]:
     """What lies between two positions and can be read."""
     found = []
     for key in sorted(end.next):
@@ -96,7 +96,7 @@ def ranges_between(start: Position, end: Position) -> list[Range]:
     return found
 
 
-def lost_between(start: Position, end: Position) -> list[Range]:
+def lost_between(start: KafkaPosition, end: KafkaPosition) -> list[Range]:
     """What lies between two positions but was gone before it could be read."""
     return [
         Range(*key, start.next[key], end.first[key])

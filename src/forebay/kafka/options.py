@@ -18,8 +18,8 @@ from forebay.options import (
     REGEX,
     TEXT,
     WORDS,
-    Kind,
     Option,
+    OptionKind,
     OptionTable,
     PassThrough,
     choice,
@@ -61,12 +61,12 @@ def _parse_specific(text: str) -> dict[str, dict[str, int]]:
         raise ValueError from error
 
 
-SPECIFIC_OFFSETS = Kind(
+SPECIFIC_OFFSETS = OptionKind(
     "offsets", _parse_specific, 'offsets such as {"orders": {"0": 42, "1": 7}} or 0:42,1:7'
 )
 
 
-IDS = Kind(
+IDS = OptionKind(
     "numbers",
     lambda text: tuple(int(part) for part in text.split(",")),
     "ids separated by commas, such as 17, 21",

@@ -42,7 +42,7 @@ class At(StrEnum):
 
 
 @dataclass(frozen=True)
-class Found:
+class Probed:
     """`tls` and `mechanisms` are of a Kafka listener: none if it asks for no login, None if that is not known."""
 
     server: str
@@ -58,9 +58,9 @@ class Probe:
     """Asks in threads of its own, one for each address, and ends by itself."""
 
     def __init__(self, servers: Sequence[str], settings: Mapping[str, Any]) -> None:
-        self._found: dict[str, Found] = {}
+        self._found: dict[str, Probed] = {}
         self._steps = {
-            server: Found(server, At.unresolved, "no answer from the name server") for server in servers
+            server: Probed(server, At.unresolved, "no answer from the name server") for server in servers
         }
         self._done = {server: threading.Event() for server in servers}
         for server in servers:
@@ -72,7 +72,7 @@ class Probe:
     def done(self) -> bool:
         return all(event.is_set() for event in self._done.values())
 
-    def found(self, wait_s: float = 0.0) -> list[Found]:
+    def found(self, wait_s: float = 0.0) -> list[Probed]:
         """What is known after so long; of an address that still keeps us waiting, where it does."""
         deadline = time.monotonic() + wait_s
         for event in self._done.values():
@@ -89,14 +89,14 @@ class Probe:
         pass  # then nothing is known but what the library said
 
 
-def _look(server: str, settings: Mapping[str, Any], on_step: Callable[[Found], None]) -> Found:
+def _look(server: str, settings: Mapping[str, Any], on_step: Callable[[Probed], None]) -> Probed:
     deadline = time.monotonic() + LIMIT_S
     host, port = split(server)
     try:
         addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
-        return Found(server, At.unresolved, getattr(error, "strerror", None) or str(error))
-    on_step(Found(server, At.unconnected))
+        return Probed(server, At.unresolved, getattr(error, "strerror", None) or str(error))
+    on_step(Probed(server, At.unconnected))
     tls_first = "SSL" in str(settings.get("security.protocol", "")).upper()
     found = _speak(server, addresses, settings, deadline, tls=tls_first)
     if found.at in (At.closed, At.other, At.http):
@@ -109,30 +109,30 @@ def _look(server: str, settings: Mapping[str, Any], on_step: Callable[[Found], N
 
 def _speak(
     server: str, addresses: Sequence[Any], settings: Mapping[str, Any], deadline: float, *, tls: bool
-) -> Found:
-    found = Found(server, At.refused)
+) -> Probed:
+    found = Probed(server, At.refused)
     for family, kind, number, _, address in addresses:
         with socket.socket(family, kind, number) as plain:
             try:
                 plain.settimeout(_left(deadline))
                 plain.connect(address)
             except TimeoutError:
-                return Found(server, At.unconnected)
+                return Probed(server, At.unconnected)
             except OSError as error:
-                found = Found(server, At.refused, error.strerror or str(error))
+                found = Probed(server, At.refused, error.strerror or str(error))
                 continue
             try:
                 return _converse(server, plain, settings, deadline, tls=tls)
             except TimeoutError:
-                return Found(server, At.silent)
+                return Probed(server, At.silent)
             except OSError as error:  # also what ssl raises
-                return Found(server, At.closed, error.strerror or str(error))
+                return Probed(server, At.closed, error.strerror or str(error))
     return found
 
 
 def _converse(
     server: str, plain: socket.socket, settings: Mapping[str, Any], deadline: float, *, tls: bool
-) -> Found:
+) -> Probed:
     if not tls:
         return _kafka(server, plain, settings, deadline)
     host, _ = split(server)
@@ -146,14 +146,14 @@ def _converse(
             raise
         except OSError as error:
             # Whoever wants a certificate of ours ends the connection here; it has spoken TLS all the same.
-            found = Found(server, At.closed, error.strerror or str(error))
+            found = Probed(server, At.closed, error.strerror or str(error))
     if found.at in (At.http, At.other):
         return found
     distrust, wrong_name = _trust(server, settings, deadline)
-    return Found(server, At.kafka, found.reason, True, found.mechanisms, distrust, wrong_name)
+    return Probed(server, At.kafka, found.reason, True, found.mechanisms, distrust, wrong_name)
 
 
-def _kafka(server: str, peer: socket.socket, settings: Mapping[str, Any], deadline: float) -> Found:
+def _kafka(server: str, peer: socket.socket, settings: Mapping[str, Any], deadline: float) -> Probed:
     try:
         answer = _ask(peer, _API_VERSIONS, 0, b"", min(deadline, time.monotonic() + NUDGE_S))
     except TimeoutError:
@@ -162,20 +162,20 @@ def _kafka(server: str, peer: socket.socket, settings: Mapping[str, Any], deadli
         peer.sendall(b"\r\n\r\n")
         answer = _answer(peer, _API_VERSIONS, deadline)
     if answer is None:
-        return Found(server, At.closed)
+        return Probed(server, At.closed)
     if isinstance(answer, str):
-        return Found(server, At.http if answer.upper() in _WEB else At.other)
+        return Probed(server, At.http if answer.upper() in _WEB else At.other)
     mechanism = str(settings.get("sasl.mechanism") or settings.get("sasl.mechanisms") or "PLAIN").encode()
     answer = _ask(peer, _SASL_HANDSHAKE, 1, struct.pack(">h", len(mechanism)) + mechanism, deadline)
     if not isinstance(answer, bytes) or len(answer) < 6:
-        return Found(server, At.kafka)
+        return Probed(server, At.kafka)
     code, count = struct.unpack_from(">hi", answer)
     offered, rest = [], answer[6:]
     for _ in range(min(count, 20) if code != _ILLEGAL_SASL_STATE else 0):
         length = int.from_bytes(rest[:2], "big")
         offered.append(rest[2 : 2 + length].decode(errors="replace"))
         rest = rest[2 + length :]
-    return Found(server, At.kafka, mechanisms=tuple(offered))
+    return Probed(server, At.kafka, mechanisms=tuple(offered))
 
 
 def _ask(peer: socket.socket, key: int, version: int, body: bytes, deadline: float) -> bytes | str | None:

@@ -11,7 +11,7 @@ from confluent_kafka import Message
 
 from forebay.connectors.contract import RawRecord, RejectedRecord, SourceBatch
 from forebay.errors import UnsupportedSqlError
-from forebay.formats import FORMATS, BadRecord, Decoded, Decoder, Kind, decoder, key_decoder
+from forebay.formats import FORMATS, BadRecord, Decoded, Decoder, RefusalKind, decoder, key_decoder
 from forebay.formats.batches import readable
 from forebay.formats.contract import Checked, NativeFormat, NativeLesson, Teacher
 from forebay.formats.registered import REGISTERED, registered_decoder
@@ -184,11 +184,14 @@ class RowDecoder:
             path = f"key.{required}"
             reason = f"{path}: NOT NULL, but the record has no key"
             absent = [index for index, key in enumerate(found) if key is None]
-            bad += [BadRecord(index, Kind.SchemaMismatch, reason, path) for index in absent]
+            bad += [BadRecord(index, RefusalKind.SchemaMismatch, reason, path) for index in absent]
         # A key's header line or comment is nothing that a record could be skipped for.
         bad += [
             BadRecord(
-                there[index], Kind.MalformedPayload, "key: a header line or a comment, and no key", "key"
+                there[index],
+                RefusalKind.MalformedPayload,
+                "key: a header line or a comment, and no key",
+                "key",
             )
             for index in decoded.skipped
         ]

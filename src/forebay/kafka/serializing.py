@@ -16,7 +16,7 @@ from confluent_kafka.schema_registry.serde import SchemaId
 
 from forebay.errors import MissingOptionError, OptionValueError, UnknownObjectError
 from forebay.registry import RegisteredSchema, subject_name
-from forebay.registry.client import Registry
+from forebay.registry.client import RegistryClient
 
 if TYPE_CHECKING:
     from google.protobuf.descriptor import Descriptor
@@ -27,7 +27,7 @@ TYPES = {"avro": "AVRO", "protobuf": "PROTOBUF"}
 
 def serializer(
     format: str,
-    registry: Registry,
+    registry: RegistryClient,
     topic: str,
     *,
     text: str | None = None,
@@ -62,7 +62,7 @@ def serializer(
 
 
 def _schema(
-    format: str, registry: Registry, subject: str, text: str | None, dry_run: bool
+    format: str, registry: RegistryClient, subject: str, text: str | None, dry_run: bool
 ) -> RegisteredSchema:
     if text is None:
         try:

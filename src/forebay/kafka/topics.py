@@ -60,7 +60,7 @@ class TopicDetail:
     config: Mapping[str, str] = field(default_factory=dict)
 
 
-class Topics(Cluster):
+class ClusterTopics(Cluster):
     """The topics of a cluster."""
 
     def create(

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from forebay.backoff import wait_ms
 from forebay.errors import BadRecordError, OptionValueError
 
 
@@ -50,7 +51,7 @@ class FailurePolicy:
 
     def wait_s(self, attempt: int) -> float:
         """Twice as long after each attempt, and between half of it and all: failures do not come back in step."""
-        longest = min(self.backoff_max_ms, self.backoff_ms * 2 ** min(attempt - 1, 30))
+        longest = wait_ms(attempt, self.backoff_ms, self.backoff_max_ms)
         return random.uniform(longest / 2, longest) / 1000
 
 

@@ -44,7 +44,7 @@ LEAVE_POLL_S = 0.02
 COMMITTED_S = 10.0  # how long the group's coordinator is waited for when partitions are assigned
 
 
-class Offsets(Protocol):
+class OffsetKeeper(Protocol):
     """How what is done becomes the group's offsets: by commits, or by transactions."""
 
     reopens: bool
@@ -72,7 +72,7 @@ class Offsets(Protocol):
         ...
 
 
-class Feed:
+class PoolFeed:
     """`hand_over` takes records to the event loop; `decode` fills in their values, where there is a format. A `static`
     member has a name of its own in the group, and keeps its partitions when it is gone for a while."""
 
@@ -81,7 +81,7 @@ class Feed:
         options: Options,
         consumer: Consumer,
         crew: Crew,
-        offsets: Offsets,
+        offsets: OffsetKeeper,
         hand_over: Callable[[list[Record]], None],
         decode: Callable[[list[Record]], None] | None = None,
         static: bool = False,

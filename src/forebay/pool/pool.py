@@ -39,7 +39,7 @@ from forebay.pool.committer import Committer
 from forebay.pool.crew import Crew, Order
 from forebay.pool.decoding import decoding, refusing
 from forebay.pool.failures import FailurePolicy, Verdict, verdicts
-from forebay.pool.feed import Feed, as_error
+from forebay.pool.feed import PoolFeed, as_error
 from forebay.pool.handlers import Adapted, Handler
 from forebay.pool.heavy import heavy
 from forebay.pool.keywords import PoolKeywords
@@ -65,7 +65,7 @@ PREFETCH = {  # of each partition, beside the queue; the library's defaults are 
 WATCH_S = 0.25  # how often handlers are looked at that take long
 
 
-class State(StrEnum):
+class PoolState(StrEnum):
     """The life of a pool."""
 
     new = "new"
@@ -118,7 +118,7 @@ class Pool:
     ) -> None:
         self.options = bind(settings, config)
         self.name: str = self.options["name"] or self.options["group.id"]
-        self.state = State.new
+        self.state = PoolState.new
         options = self.options
         last = options["on.error"] or (Verdict.dead_letter if options["dead.letter.topic"] else Verdict.halt)
         self._policy = FailurePolicy(
@@ -132,7 +132,7 @@ class Pool:
         self._transactions: Transactions | None = None
         self._adapted: Adapted | None = None
         self._letters: Letters | None = None
-        self._feed: Feed | None = None
+        self._feed: PoolFeed | None = None
         self.metrics: MetricsServer | None = None
         self.retries = self.skipped = self.halted = 0
 
@@ -160,7 +160,7 @@ class Pool:
         A transaction is committed every `interval_ms`; the broker ends one that is open for longer than `timeout_ms`.
         Returns the pool itself. `PoolStateError` once it is started, `OptionConflictError` with `processes`.
         """
-        if self.state is not State.new:
+        if self.state is not PoolState.new:
             raise PoolStateError(
                 f"the pool is {self.state}", remedy="call transactional() before it is started"
             )
@@ -199,12 +199,12 @@ class Pool:
             raise PoolStateError(
                 "the pool has no handler", remedy="await pool.run(handler), or @pool.handler"
             )
-        if self.state is not State.new:
+        if self.state is not PoolState.new:
             raise PoolStateError(f"the pool is {self.state}", remedy="make a new one: a pool is started once")
         self._loop = asyncio.get_running_loop()
         self._ended: asyncio.Future[None] = self._loop.create_future()
         self._drained = threading.Event()
-        self.state = State.starting
+        self.state = PoolState.starting
         try:
             await self._start(chosen)
         except BaseException as error:
@@ -225,13 +225,13 @@ class Pool:
         port = self.options["metrics.port"]
         if port is not None:
             self.metrics = MetricsServer(self.collector(), port, self.options["metrics.host"])
-        self.state = State.running
+        self.state = PoolState.running
         self._thread = start_thread("forebay-pool", self._poll, self._fail_soon)
         self._watch = self._loop.create_task(self._watch_handlers())
 
     async def wait(self) -> None:
         """Until the pool ends; raises why, if it was not asked to. `PoolStateError` if it was not started."""
-        if self.state is State.new:
+        if self.state is PoolState.new:
             raise PoolStateError("the pool was not started yet")
         await asyncio.shield(self._ended)
 
@@ -241,13 +241,13 @@ class Pool:
         Waits for handlers up to `shutdown_timeout_ms`; records of those that take longer are handled again by the next
         pool. It raises nothing: why a pool has ended by itself is what `wait()` and `run()` raise.
         """
-        if self.state is State.running:
+        if self.state is PoolState.running:
             self._begin_to_stop()
-        if self.state is State.stopping:
+        if self.state is PoolState.stopping:
             await asyncio.shield(self._draining)  # whoever else waits for it goes on waiting
 
     def _begin_to_stop(self) -> None:
-        self.state = State.stopping
+        self.state = PoolState.stopping
         self._draining = self._loop.create_task(self._drain())
 
     async def __aenter__(self) -> Pool:
@@ -272,7 +272,7 @@ class Pool:
         crew, _ = self._parts()
         return list(crew.times), crew.total_s
 
-    def _parts(self) -> tuple[Crew, Feed]:
+    def _parts(self) -> tuple[Crew, PoolFeed]:
         if self._feed is None:
             raise PoolStateError(f"the pool is {self.state}, and has no records yet")
         return self._crew, self._feed
@@ -308,9 +308,9 @@ class Pool:
         if self._letters is not None:
             self._letters.prepare(max((topic.partitions for topic in topics.values()), default=1))
 
-    def _make_feed(self) -> Feed:
+    def _make_feed(self) -> PoolFeed:
         options = self.options
-        feed: Feed
+        feed: PoolFeed
         reset = {"none": "error"}.get(options["auto.offset.reset"], options["auto.offset.reset"])
         settings = consumer_settings(options) | {
             "auto.offset.reset": reset,
@@ -331,7 +331,7 @@ class Pool:
             offsets = Commits(committer, lambda: self._crew.completed)
         consumer = offsets.consumer = Consumer(settings, logger=CLIENT_LOG)
         static = bool(settings.get("group.instance.id"))
-        feed = Feed(options, consumer, self._crew, offsets, self._hand_over, self._decode, static)
+        feed = PoolFeed(options, consumer, self._crew, offsets, self._hand_over, self._decode, static)
         self._offsets = offsets
         return feed
 
@@ -348,7 +348,7 @@ class Pool:
         _, times = getattr(record, "_rejected", (None, 0))
         record._rejected = error, times + 1
         self._crew.reopened(record)
-        if self.state is State.running:
+        if self.state is PoolState.running:
             self._failed(record, error)
 
     # -- the polling thread --------------------------------------------------------------------------
@@ -406,10 +406,10 @@ class Pool:
                 self._adapted.close()
             if self.metrics is not None:
                 await asyncio.to_thread(self.metrics.close)  # it waits for its thread
-            if self.state is State.starting and self._feed is not None:
+            if self.state is PoolState.starting and self._feed is not None:
                 await asyncio.to_thread(self._feed.abandon)
         finally:
-            self.state = State.stopped
+            self.state = PoolState.stopped
             self._end()
 
     # -- what fails ----------------------------------------------------------------------------------
@@ -419,7 +419,7 @@ class Pool:
         if not self._ended.done():
             self._ended.set_exception(error)
             self._ended.exception()  # wait() may never be called
-            if self.state is State.running:
+            if self.state is PoolState.running:
                 log.error("pool '%s' ends: %s", self.name, error)
                 self._begin_to_stop()
 

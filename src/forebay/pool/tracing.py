@@ -5,15 +5,13 @@ Only where OpenTelemetry is installed and a tracer provider is set: otherwise ha
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from functools import cache
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from forebay.pool.handlers import Awaited
     from forebay.pool.record import Record
-
-Awaited = Callable[[Any], Awaitable[Any]]
 
 
 @cache

@@ -20,7 +20,7 @@ from confluent_kafka.schema_registry.common._httpx_compat import httpx
 from confluent_kafka.schema_registry.error import SchemaRegistryError
 
 from forebay import patience
-from forebay.backoff import Backoff, with_backoff
+from forebay.backoff import with_backoff
 from forebay.errors import (
     AuthError,
     ConnectorError,
@@ -46,7 +46,7 @@ AWAY_S = 10.0  # how long a registry that did not answer is left alone, where it
 REFUSED_S = 30.0  # how long an id that could not be had is not asked for again
 
 
-class Registry:
+class RegistryClient:
     """One registry, for one process. Any thread may ask."""
 
     def __init__(self, settings: RegistrySettings) -> None:
@@ -91,18 +91,13 @@ class Registry:
         return None if known is None else _schema_of(known)
 
     def _look(self, schema_id: int) -> RegisteredSchema:
-        backoff = Backoff()
-        doing = f"asking for schema id {schema_id}"
-        for look in range(LOOKS):
-            try:
-                found = self._complete(schema_id, self._ask(doing, self._client.get_schema, schema_id))
-                self._memory.keep(f"id {schema_id}", asdict(found))
-                return found
-            except UnknownObjectError:
-                if look == LOOKS - 1:
-                    raise
-                time.sleep(backoff.failed())
-        raise AssertionError
+        def look() -> RegisteredSchema:
+            doing = f"asking for schema id {schema_id}"
+            return self._complete(schema_id, self._ask(doing, self._client.get_schema, schema_id))
+
+        found = with_backoff(look, on=UnknownObjectError, tries=LOOKS, timeout_s=None)
+        self._memory.keep(f"id {schema_id}", asdict(found))
+        return found
 
     def _complete(self, schema_id: int, schema: Schema) -> RegisteredSchema:
         found: dict[tuple[str, int], tuple[str, str]] = {}

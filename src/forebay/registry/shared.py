@@ -14,20 +14,20 @@ from forebay.registry.schemas import Version
 from forebay.registry.settings import Origin, RegistrySettings
 
 if TYPE_CHECKING:
-    from forebay.registry.client import Registry
+    from forebay.registry.client import RegistryClient
 
-_registries: dict[tuple[int, RegistrySettings], Registry] = {}
+_registries: dict[tuple[int, RegistrySettings], RegistryClient] = {}
 _registries_lock = threading.Lock()
 
 
-def registry(settings: RegistrySettings) -> Registry:
+def registry(settings: RegistrySettings) -> RegistryClient:
     """The client of this process for these settings. One does not survive a fork, and Spark forks its workers."""
-    from forebay.registry.client import Registry
+    from forebay.registry.client import RegistryClient
 
     with _registries_lock:
         key = os.getpid(), settings
         if key not in _registries:
-            _registries[key] = Registry(settings)
+            _registries[key] = RegistryClient(settings)
         return _registries[key]
 
 

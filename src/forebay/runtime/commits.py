@@ -21,13 +21,13 @@ log = logging.getLogger("forebay.commits")
 
 RECOMMIT_S = 3600.0  # far below the shortest sensible offsets.retention.minutes: idle offsets do not expire
 
-OnError = Callable[[str, ForebayError | None], None]
+OnCommitError = Callable[[str, ForebayError | None], None]
 
 
 class GroupCommitter:
     """Of a session. `on_error` hears of each failure of a source, and of None once it is over."""
 
-    def __init__(self, on_error: OnError) -> None:
+    def __init__(self, on_error: OnCommitError) -> None:
         self._on_error = on_error
         self._sources: dict[str, _SourceCommitter] = {}
         self._lock = threading.Lock()
@@ -63,7 +63,7 @@ class GroupCommitter:
 class _SourceCommitter:
     """The newest position of one source, and the thread that commits it."""
 
-    def __init__(self, source: str, on_error: OnError) -> None:
+    def __init__(self, source: str, on_error: OnCommitError) -> None:
         self._source = source
         self._on_error = on_error
         self._newest: tuple[SourceConnector, SourceCheckpoint] | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,7 @@ from forebay.runtime.status import QueryStatus, time_text
 from forebay.views.paths import paths_of
 
 if TYPE_CHECKING:
+    from forebay.sql import CreateSource, CreateView, Statement
     from forebay.views.table import ViewTable
 
 
@@ -21,6 +23,32 @@ def defined(catalog: Catalog, kind: str, name: str) -> Definition:
     if definition is None or definition.kind != kind:
         raise unknown(kind, name, [each.name for each in catalog.all(kind)])
     return definition
+
+
+def source_statement(text: str) -> CreateSource:
+    """What a source's definition says. Parsed once for each text, in a process: what the catalog has rarely changes."""
+    from forebay.sql import CreateSource
+
+    statement = _parsed(text)
+    assert isinstance(statement, CreateSource)
+    return statement
+
+
+def view_statement(text: str) -> CreateView:
+    """What a view's definition says, likewise."""
+    from forebay.sql import CreateView
+
+    statement = _parsed(text)
+    assert isinstance(statement, CreateView)
+    return statement
+
+
+@lru_cache(256)
+def _parsed(text: str) -> Statement:
+    # A definition in the catalog has no secrets, so none is kept here. Planning edits text, never a tree.
+    from forebay.sql import parse_one
+
+    return parse_one(text)
 
 
 def kind_of(catalog: Catalog, name: str) -> str:

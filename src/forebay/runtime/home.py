@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 
 from forebay.backoff import with_backoff
 from forebay.catalog import Catalog
-from forebay.errors import StatementError
 from forebay.patience import PATIENCE_S
 from forebay.runtime.definitions import describe_view, kind_of, show_create, table_of_view
 from forebay.runtime.known import KnownSources
+from forebay.runtime.placing import placed
 from forebay.runtime.results import Result
 from forebay.runtime.status import (
     QueryStatus,
@@ -116,12 +116,10 @@ class Home:
 
     # -- statements ----------------------------------------------------------------------------------
 
-    def run(self, statement: Statement, script: str) -> Result | None:
-        """What a statement answers that only looks, of a script; None where it takes a session to run it."""
-        try:
+    def run(self, statement: Statement) -> Result | None:
+        """What a statement answers that only looks; None where it takes a session to run it."""
+        with placed(statement):
             return self._run(statement)
-        except StatementError as error:
-            raise error.at(statement.position, script) from None
 
     def _run(self, statement: Statement) -> Result | None:
         from forebay import sql

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import threading
 from pathlib import Path
-from typing import IO
+from typing import TYPE_CHECKING
 
+from forebay import locks
 from forebay.errors import AlreadyRunningError
+
+if TYPE_CHECKING:
+    from filelock import BaseFileLock
 
 
 class ViewLock:
@@ -17,27 +20,21 @@ class ViewLock:
     def __init__(self, view: str, path: Path) -> None:
         self._view = view
         self._path = path
-        self._file: IO[str] | None = None
+        self._held: BaseFileLock | None = None
         self._releasing = threading.Lock()
 
     def acquire(self) -> None:
+        """AlreadyRunningError, at once, if another holds it."""
         self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        handle = self._path.open("a+")
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            handle.seek(0)
-            holder = handle.read().strip() or "another process"
-            handle.close()
-            raise AlreadyRunningError(f"view '{self._view}' is being run by {holder}") from None
-        handle.truncate(0)
-        handle.write(f"process {os.getpid()}")
-        handle.flush()
-        self._file = handle
+        held = locks.take(self._path, f"process {os.getpid()}")
+        if held is None:
+            holder = locks.note_of(self._path) or "another process"
+            raise AlreadyRunningError(f"view '{self._view}' is being run by {holder}")
+        self._held = held
 
     def release(self) -> None:
         """Safe to call twice, also at once: a query that fails lets go by itself while somebody stops it."""
         with self._releasing:
-            if self._file is not None:
-                self._file.close()
-                self._file = None
+            if self._held is not None:
+                self._held.release()
+                self._held = None

@@ -44,7 +44,7 @@ MAX_WORKERS_LOST = 5  # in a row, without a batch in between: then it is the bat
 
 
 @dataclass
-class Progress:
+class QueryProgress:
     """How the query fares, as of its last progress event."""
 
     batch: int = -1
@@ -77,7 +77,7 @@ class RunningQuery:
         self.connectors = dict(connectors)
         self.table = ViewTable(paths.table)
         self.starts: dict[str, Offsets] = {}  # where the view begins in each source
-        self.progress = Progress()
+        self.progress = QueryProgress()
         self.batch_times = Times(BATCH_SECONDS)  # in this process, of batches with records
         self.error: ForebayError | None = None
         self._build = build

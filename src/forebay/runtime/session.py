@@ -23,7 +23,6 @@ from forebay.errors import (
     ForebayError,
     ObjectInUseError,
     SessionClosedError,
-    StatementError,
     UnsupportedSqlError,
 )
 from forebay.runtime.answering import Answers, explained, explained_by_spark
@@ -35,6 +34,7 @@ from forebay.runtime.health import HealthWatch
 from forebay.runtime.known import unknown
 from forebay.runtime.letter_owners import owner_of, owners_in
 from forebay.runtime.letter_statements import letter_statement
+from forebay.runtime.placing import placed
 from forebay.runtime.positions import earlier
 from forebay.runtime.replacing import differences
 from forebay.runtime.results import Result
@@ -183,7 +183,7 @@ class Session:
         """
         self._check_open()
         for statement in language.parse(script)[skip:]:
-            yield self._run(statement, script)
+            yield self._run(statement)
 
     def sql(self, text: str) -> Result:
         """Run one statement: `.show()`, `.arrow()`, `.pl()`, `.df()` or `.fetchall()` its result.
@@ -191,26 +191,23 @@ class Session:
         A SELECT is checked here and runs when its rows are first asked for. Raises what `execute()` raises.
         """
         self._check_open()
-        return self._run(language.parse_one(text), text)
+        return self._run(language.parse_one(text))
 
-    def _run(self, statement: language.Statement, script: str) -> Result:
-        try:
-            with ours():
-                return self._dispatch(statement, script)
-        except StatementError as error:
-            raise error.at(statement.position, script) from None
+    def _run(self, statement: language.Statement) -> Result:
+        with placed(statement), ours():
+            return self._dispatch(statement)
 
-    def _dispatch(self, statement: language.Statement, script: str) -> Result:
+    def _dispatch(self, statement: language.Statement) -> Result:
         match statement:
             case language.CreateSource():
-                return self._create_source(statement, script)
+                return self._create_source(statement)
             case language.AlterSource():
                 with self._lock:
-                    return Result(done=self._sources.alter(statement, script))
+                    return Result(done=self._sources.alter(statement))
             case language.CreateView():
                 self._check_functions(statement.query)
                 with self._lock:
-                    done, notes = self._views.create(statement, script)
+                    done, notes = self._views.create(statement)
                 return Result(done=done, notes=notes)
             case language.Drop():
                 return self._drop(statement)
@@ -227,9 +224,9 @@ class Session:
                 with self._lock:
                     return Result(done=self._views.stop(statement.name))
             case language.Select():
-                return self._select(statement, script)
+                return self._select(statement)
             case language.Explain():
-                return self._explain(statement, script)
+                return self._explain(statement)
             case language.Subscribe():
                 return self._subscribe_once(statement.view)
             case (
@@ -241,7 +238,7 @@ class Session:
                 return letter_statement(statement, self.dead_letters(statement.source))
         raise UnsupportedSqlError(f"{type(statement).__name__} is not in this version")
 
-    def _create_source(self, statement: language.CreateSource, script: str) -> Result:
+    def _create_source(self, statement: language.CreateSource) -> Result:
         with self._lock:
             views = self._views.over(statement.name)
             known = self._catalog.get(statement.name)
@@ -250,8 +247,8 @@ class Session:
                 # The columns that came since stay: the views over it have them.
                 statement = replace(statement, or_replace=False)
             if statement.or_replace and views and known and known.sql != self._sources.masked(statement):
-                return self._replace_source(statement, script, views)
-            created, discovered = self._sources.create(statement, script)
+                return self._replace_source(statement, views)
+            created, discovered = self._sources.create(statement)
         kept = self._sources.peek(statement.name).options.without_effect()
         notes = [f"note: '{key}' is kept, but this version does not act on it yet" for key in kept]
         if discovered is not None:
@@ -261,7 +258,7 @@ class Session:
         done = f"source {statement.name} {'created' if created else 'exists already'}"
         return Result(done=done, notes=notes)
 
-    def _replace_source(self, statement: language.CreateSource, script: str, views: list[str]) -> Result:
+    def _replace_source(self, statement: language.CreateSource, views: list[str]) -> Result:
         """Of a source that views read: where they can go on over the new one, they are started again."""
         old = self._sources.statement(statement.name)
         found = differences(old, statement, self._sources.peek(statement.name).options.table.shown)
@@ -276,7 +273,7 @@ class Session:
         for view in running:
             self._views.running.pop(view).stop()
         try:
-            self._sources.create(statement, script)
+            self._sources.create(statement)
         finally:
             for view in running:
                 self._views.start(view)
@@ -310,10 +307,10 @@ class Session:
         dropped = "".join(f", view {view} too" for view in views)
         return Result(done=f"source {statement.name} dropped{dropped}")
 
-    def _explain(self, statement: language.Explain, script: str) -> Result:
+    def _explain(self, statement: language.Explain) -> Result:
         inner = statement.statement
         if isinstance(inner, language.Select):
-            return self._explain_select(inner, script)
+            return self._explain_select(inner)
         if isinstance(inner, language.CreateView):
             with self._lock:
                 plan_of = self._views.plan(inner)
@@ -329,13 +326,13 @@ class Session:
         rows = [("connector", inner.connector), ("definition", self._sources.masked(inner))]
         return Result.of(("step", "what"), rows)
 
-    def _select(self, statement: language.Select, script: str) -> Result:
+    def _select(self, statement: language.Select) -> Result:
         """Without Spark where its answer would be the same. Spark's own errors are raised here and now."""
         try:
             found = self._answers.to(statement.query)
         except NeedsSpark:
             self._check_functions(statement.query)
-            frame = self._views.select(statement, script)
+            frame = self._views.select(statement)
             return Result(frame=lambda: frame)
 
         def rows(limit: int | None) -> pa.Table | None:
@@ -346,17 +343,19 @@ class Session:
                     return None
 
         def from_spark() -> DataFrame:
-            with ours():
-                return self._views.select(statement, script)
+            with placed(statement), ours():  # when somebody asks for the rows: the statement has run by then
+                return self._views.select(statement)
 
         return Result(frame=from_spark, answer=rows)
 
-    def _explain_select(self, statement: language.Select, script: str) -> Result:
+    def _explain_select(self, statement: language.Select) -> Result:
         try:
             found = self._answers.to(statement.query)
             found.rows()  # some values leave it to Spark after all
         except NeedsSpark as reason:
-            plan = self._views.select(statement, script)._jdf.queryExecution().toString()
+            with placed(statement):  # and not where the EXPLAIN stands
+                frame = self._views.select(statement)
+            plan = frame._jdf.queryExecution().toString()
             return explained_by_spark(str(reason), plan)
         return explained(found)
 

@@ -6,7 +6,7 @@ import re
 import shutil
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,21 +17,17 @@ from forebay.catalog import Catalog, Definition
 from forebay.column_types import DATE, TIMESTAMP, TIMESTAMP_NTZ
 from forebay.connectors.contract import Discovered, Offsets, SourceConfig, SourceConnector
 from forebay.connectors.registry import ConnectorRegistry
-from forebay.deadletter.policy import DEAD_LETTER, ErrorPolicy, SourceFolder
+from forebay.deadletter.policy import ErrorPolicy, SourceFolder
 from forebay.deadletter.topic import check_topic, ensure_topic
 from forebay.errors import (
-    ForebayError,
-    MissingOptionError,
     ObjectExistsError,
-    OptionError,
     OptionValueError,
-    Position,
-    StatementError,
     TopicRecreatedError,
     UnknownTopicError,
     UnsupportedSqlError,
 )
 from forebay.options import Options
+from forebay.runtime.definitions import source_statement
 from forebay.runtime.known import KnownSources, OnErrorFacts, SourceFacts
 from forebay.source.stream import EventTime
 
@@ -58,18 +54,11 @@ class Sources(KnownSources):
 
     # -- creating ------------------------------------------------------------------------------------
 
-    def create(self, statement: sql.CreateSource, script: str) -> tuple[bool, Discovered | None]:
+    def create(self, statement: sql.CreateSource) -> tuple[bool, Discovered | None]:
         """Check everything, connect, keep. False if the very same source exists already.
 
-        Where the statement has no columns, they are found now, kept, and told.
+        Where the statement has no columns, they are found now, kept, and returned.
         """
-        try:
-            return self._create(statement)
-        except StatementError as error:
-            place = _place(error, statement.options, statement.on_error)
-            raise error.at(place or statement.position, script) from None
-
-    def _create(self, statement: sql.CreateSource) -> tuple[bool, Discovered | None]:
         check_name(statement.name)
         known = self._catalog.get(statement.name)
         given = self.masked(statement)
@@ -127,8 +116,7 @@ class Sources(KnownSources):
         """
         if known is None or known.kind != "source" or not self.is_same(statement, known):
             return statement
-        now = sql.parse_one(known.sql)
-        assert isinstance(now, sql.CreateSource)
+        now = source_statement(known.sql)
         # Its own options come last: they have the secrets, which the catalog has not.
         options = {**now.options, **statement.options}
         return replace(statement, columns=now.columns, options=options, on_error=now.on_error)
@@ -175,25 +163,20 @@ class Sources(KnownSources):
 
     def parsed_facts(self, text: str) -> SourceFacts:
         """Of a definition from before facts were kept."""
-        statement = sql.parse_one(text)
-        assert isinstance(statement, sql.CreateSource)
-        return self.facts_of(statement)
+        return self.facts_of(source_statement(text))
 
     # -- the error policy ----------------------------------------------------------------------------
 
-    def alter(self, statement: sql.AlterSource, script: str) -> str:
+    def alter(self, statement: sql.AlterSource) -> str:
         """A new error policy: for the queries that run, here or elsewhere, from their next micro-batch on."""
-        try:
-            source = self.statement(statement.name)
-            altered = replace(source, on_error=statement.on_error)
-            facts = self.facts_of(altered)
-            policy = self._policy(facts.on_error)
-            # Whoever stops letters need not know the brokers' password.
-            if policy.strategy == "dead_letter":
-                _check_destination(policy, self.peek(statement.name))
-                _make_destination(policy, self.connector(statement.name))
-        except StatementError as error:
-            raise error.at(_place(error, {}, statement.on_error) or statement.position, script) from None
+        source = self.statement(statement.name)
+        altered = replace(source, on_error=statement.on_error)
+        facts = self.facts_of(altered)
+        policy = self._policy(facts.on_error)
+        # Whoever stops letters need not know the brokers' password.
+        if policy.strategy == "dead_letter":
+            _check_destination(policy, self.peek(statement.name))
+            _make_destination(policy, self.connector(statement.name))
         known = self._catalog.get(statement.name)
         assert known is not None
         masked = self.masked(altered)
@@ -256,9 +239,7 @@ class Sources(KnownSources):
     def statement(self, name: str) -> sql.CreateSource:
         """The statement of a source, with its secrets where this session knows them."""
         if name not in self._statements:
-            parsed = sql.parse_one(self._definition(name).sql)
-            assert isinstance(parsed, sql.CreateSource)
-            self._statements[name] = parsed
+            self._statements[name] = source_statement(self._definition(name).sql)
         return self._statements[name]
 
     def connector(self, name: str) -> SourceConnector:
@@ -361,16 +342,3 @@ def _partitions(connector: SourceConnector) -> int:
     """As many as the largest of the source's topics has."""
     topics = connector.end_offsets().get("topics", {}).values()
     return max((len(topic["partitions"]) for topic in topics), default=1)
-
-
-def _place(
-    error: ForebayError, options: Mapping[str, sql.OptionValue], on_error: sql.OnError | None
-) -> Position | None:
-    """Where in the script the option stands that an error is about, if it stands there."""
-    if not isinstance(error, OptionError):
-        return None
-    missing = isinstance(error, MissingOptionError)
-    if on_error and (error.option == "ON ERROR" or (missing and error.option in DEAD_LETTER)):
-        return on_error.position
-    places: Mapping[str, sql.OptionValue] = {**(on_error.options if on_error else {}), **options}
-    return places[error.option].position if error.option in places and not missing else None

@@ -25,7 +25,6 @@ from forebay.connectors.contract import Offsets
 from forebay.errors import (
     CheckpointError,
     ObjectExistsError,
-    OptionError,
     StatementError,
     UnsupportedSqlError,
     WaitTimeoutError,
@@ -34,7 +33,7 @@ from forebay.errors import (
 from forebay.files import make_folder, write_whole
 from forebay.runtime import changelog, checkpoints
 from forebay.runtime.accounts import recount
-from forebay.runtime.definitions import table_of_view
+from forebay.runtime.definitions import table_of_view, view_statement
 from forebay.runtime.known import unknown
 from forebay.runtime.lock import ViewLock
 from forebay.runtime.positions import earlier
@@ -85,15 +84,8 @@ class Views:
 
     # -- creating ------------------------------------------------------------------------------------
 
-    def create(self, statement: sql.CreateView, script: str) -> tuple[str, list[str]]:
+    def create(self, statement: sql.CreateView) -> tuple[str, list[str]]:
         """Start the view's query; returns what happened, and notes. Nothing is left behind when it fails."""
-        try:
-            return self._create(statement)
-        except StatementError as error:
-            wrong = statement.options.get(error.option) if isinstance(error, OptionError) else None
-            raise error.at(wrong.position if wrong else statement.position, script) from None
-
-    def _create(self, statement: sql.CreateView) -> tuple[str, list[str]]:
         check_name(statement.name)
         text = sql.to_sql(sql.CreateView(statement.name, statement.query, statement.emit, statement.options))
         VIEW.bind({key: value.text for key, value in statement.options.items()})
@@ -115,7 +107,7 @@ class Views:
         elif known is not None and running is not None:
             return f"view {statement.name} is running already", []
         if known is not None:
-            statement = self._parsed(known)
+            statement = view_statement(known.sql)
         notes = self._start(statement, is_new=known is None, text=text)
         return f"view {statement.name} {'goes on where it stood' if known else 'created'}", notes
 
@@ -163,11 +155,6 @@ class Views:
             )
         except AnalysisException as error:
             raise _refused(error, _temporary(statement), statement.query) from None
-
-    def _parsed(self, definition: Definition) -> sql.CreateView:
-        parsed = sql.parse_one(definition.sql)
-        assert isinstance(parsed, sql.CreateView)
-        return parsed
 
     def _start(self, statement: sql.CreateView, *, is_new: bool, text: str) -> list[str]:
         plan = self.plan(statement)
@@ -343,7 +330,7 @@ class Views:
         if known is None or known.kind != "view":
             raise unknown("view", name, self.names())
         self._catalog.put(replace(known, detail={**known.detail, "stopped": False}))
-        done, _ = self._create(self._parsed(known))
+        done, _ = self.create(view_statement(known.sql))
         return done
 
     def stop(self, name: str) -> str:
@@ -379,7 +366,7 @@ class Views:
     def table(self, name: str) -> ViewTable:
         return table_of_view(self.home, self._catalog, name)
 
-    def select(self, statement: sql.Select, script: str) -> DataFrame:
+    def select(self, statement: sql.Select) -> DataFrame:
         """A query over views and sources as they are now."""
         spark = self._spark()
         temporary: dict[str, str] = {}
@@ -392,10 +379,7 @@ class Views:
                 frame.createOrReplaceTempView(temporary[name])
             return spark.sql(sql.plan_select(statement.query, temporary))
         except AnalysisException as error:
-            found = _refused(error, temporary, statement.query, lambda: _registered(spark))
-            raise found.at(statement.position, script) from None
-        except StatementError as error:
-            raise error.at(statement.position, script) from None
+            raise _refused(error, temporary, statement.query, lambda: _registered(spark)) from None
         finally:
             for view in temporary.values():
                 spark.catalog.dropTempView(view)

@@ -74,7 +74,7 @@ class Account:
 
 
 @dataclass(frozen=True)
-class Found:
+class FoundAccounts:
     """What is written down about some ranges. `whole`: every record in them is accounted for."""
 
     account: Account
@@ -105,7 +105,7 @@ def write(folder: Path, split: Split, account: Account) -> None:
     write_whole(path, json.dumps(form).encode(), durable=bool(account.dlq or account.limited))
 
 
-def find(folder: Path, wanted: Iterable[Split]) -> Found:
+def find(folder: Path, wanted: Iterable[Split]) -> FoundAccounts:
     """What the files in a folder say about the records of some splits, whoever read them in which splits."""
     splits = list(wanted)
     spans = _joined(Span(*span) for split in splits for span in split.spans())
@@ -120,7 +120,7 @@ def find(folder: Path, wanted: Iterable[Split]) -> Found:
             taken += about
             total.add(_account(form))
     whole = all(split.spans() for split in splits) and _length(taken) == _length(spans)
-    return Found(total, whole, tuple(files))
+    return FoundAccounts(total, whole, tuple(files))
 
 
 def name_of(split: Split, *more: str) -> str:

@@ -133,7 +133,7 @@ class ForebaySource(DataSource):
         return ForebayBatchReader(config, dict(self.options), schema)
 
 
-class _Reading:
+class _BatchReading:
     """What the streaming and the batch reader share. Pickles without its connector."""
 
     def __init__(self, config: SourceConfig, options: dict[str, str], schema: StructType) -> None:
@@ -246,7 +246,7 @@ class _Reading:
             self._connector.close()
 
 
-class ForebayStreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow):
+class ForebayStreamReader(_BatchReading, DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Micro-batches of a connector. Planning runs in one long-lived process beside the driver."""
 
     _target: Offsets | None = None
@@ -284,7 +284,7 @@ class ForebayStreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvail
         """Nothing: Spark calls this one batch late and never for the last. The session commits instead."""
 
 
-class ForebayBatchReader(_Reading, DataSourceReader):
+class ForebayBatchReader(_BatchReading, DataSourceReader):
     """All that a source holds now, as a table."""
 
     def partitions(self) -> Sequence[InputPartition]:

@@ -1,7 +1,7 @@
 """The nodes of Forebay's own statements, beside those of sqlglot.
 
 They hold what was written, in the order it was written; `lower` turns them into the statements the
-rest of the system sees. Each has its place in the script as `meta["span"]`.
+rest of the system sees, of the same names without `Node`. Each has its place in the script as `meta["span"]`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import ClassVar
 from sqlglot import exp
 
 
-class Option(exp.Expression):
+class OptionNode(exp.Expression):
     """`key = value`. `quoted` keys are taken verbatim, bare ones are spelt with underscores or dots."""
 
     arg_types: ClassVar[dict[str, bool]] = {"this": True, "value": True, "quoted": False}
@@ -47,7 +47,7 @@ class OnErrorClause(exp.Expression):
     arg_types: ClassVar[dict[str, bool]] = {"this": True, "options": True}
 
 
-class CreateSource(exp.Expression):
+class CreateSourceNode(exp.Expression):
     """`CREATE SOURCE` in either spelling; `connector` is set in the FROM spelling only."""
 
     arg_types: ClassVar[dict[str, bool]] = {
@@ -64,13 +64,13 @@ class CreateSource(exp.Expression):
     }
 
 
-class AlterSource(exp.Expression):
+class AlterSourceNode(exp.Expression):
     """`ALTER SOURCE name ON ERROR = …`."""
 
     arg_types: ClassVar[dict[str, bool]] = {"this": True, "on_error": True}
 
 
-class CreateView(exp.Expression):
+class CreateViewNode(exp.Expression):
     """`CREATE MATERIALIZED VIEW name [WITH (options)] AS query [EMIT …]`."""
 
     arg_types: ClassVar[dict[str, bool]] = {
@@ -83,19 +83,19 @@ class CreateView(exp.Expression):
     }
 
 
-class Drop(exp.Expression):
+class DropNode(exp.Expression):
     arg_types: ClassVar[dict[str, bool]] = {"this": True, "kind": True, "exists": True, "cascade": True}
 
 
-class Show(exp.Expression):
+class ShowNode(exp.Expression):
     arg_types: ClassVar[dict[str, bool]] = {"kind": True}
 
 
-class ShowCreate(exp.Expression):
+class ShowCreateNode(exp.Expression):
     arg_types: ClassVar[dict[str, bool]] = {"this": True, "kind": True}
 
 
-class Describe(exp.Expression):
+class DescribeNode(exp.Expression):
     """`kind` is None where it was not said: a source and a view cannot have the same name."""
 
     arg_types: ClassVar[dict[str, bool]] = {"this": True, "kind": False, "extended": True}
@@ -107,15 +107,15 @@ class RunView(exp.Expression):
     arg_types: ClassVar[dict[str, bool]] = {"this": True, "verb": True}
 
 
-class Explain(exp.Expression):
+class ExplainNode(exp.Expression):
     arg_types: ClassVar[dict[str, bool]] = {"this": True}
 
 
-class Subscribe(exp.Expression):
+class SubscribeNode(exp.Expression):
     arg_types: ClassVar[dict[str, bool]] = {"this": True}
 
 
-class DeadLetters(exp.Expression):
+class DeadLettersNode(exp.Expression):
     """`REPLAY | DISCARD | REOPEN | RECOVER DEAD LETTERS FROM source …`; `this` is the source, `verb` the first word."""
 
     arg_types: ClassVar[dict[str, bool]] = {

@@ -146,7 +146,7 @@ class ClauseParser(SparkParser):
                 f"expected '=' after option '{shown}'{self._but_found()}", remedy=f"write {shown} = 'value'"
             )
         value = self._value(shown)
-        node = ast.Option(this=key, value=value, quoted=quoted)
+        node = ast.OptionNode(this=key, value=value, quoted=quoted)
         node.meta["span"] = (start.start, self._prev.end + 1)
         return node
 

@@ -16,33 +16,33 @@ from forebay.condition import Condition, Value
 _COMPARED = {exp.EQ: "=", exp.NEQ: "<>", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">="}
 _TURNED = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
-Kind = TypeVar("Kind")
+ColumnT = TypeVar("ColumnT")
 
 
-class Columns(Protocol[Kind]):
-    """What a condition may be about. `Kind` is a column's type: Spark's for a source, Arrow's for a table."""
+class Columns(Protocol[ColumnT]):
+    """What a condition may be about. `ColumnT` is a column's type: Spark's for a source, Arrow's for a table."""
 
-    def named(self, node: Any) -> tuple[str, Kind] | None:
+    def named(self, node: Any) -> tuple[str, ColumnT] | None:
         """The column that this node stands for."""
         ...
 
-    def value(self, node: Any, kind: Kind) -> Value | None:
+    def value(self, node: Any, kind: ColumnT) -> Value | None:
         """A literal as a value of that kind, where Spark compares the two as such."""
         ...
 
-    def alike(self, kind: Kind, other: Kind) -> bool:
+    def alike(self, kind: ColumnT, other: ColumnT) -> bool:
         """Whether Arrow compares columns of these kinds as Spark does."""
         ...
 
-    def askable(self, kind: Kind) -> bool:
+    def askable(self, kind: ColumnT) -> bool:
         """Whether it may be asked for NULL."""
         ...
 
 
-class Conditions(Generic[Kind]):
+class Conditions(Generic[ColumnT]):
     """Of one clause of a SELECT: `where` or `having`."""
 
-    def __init__(self, query: Any, columns: Columns[Kind], clause: str = "where") -> None:
+    def __init__(self, query: Any, columns: Columns[ColumnT], clause: str = "where") -> None:
         self._columns = columns
         found = query.args.get(clause)
         start, end = query.meta["span"]
@@ -125,7 +125,7 @@ class Conditions(Generic[Kind]):
         value = self._columns.value(other, kind)
         return None if value is None else Condition(operator, name, (value,))
 
-    def _named(self, node: Any) -> tuple[str, Kind] | None:
+    def _named(self, node: Any) -> tuple[str, ColumnT] | None:
         return self._columns.named(node.unnest())
 
 

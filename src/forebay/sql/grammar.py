@@ -133,7 +133,7 @@ class ForebayParser(WindowTableParser):
             return self._explain()
         if self.word("SUBSCRIBE"):
             self.word("TO")
-            return ast.Subscribe(this=self.name("the view"))
+            return ast.SubscribeNode(this=self.name("the view"))
         for verb in ("START", "STOP"):
             if self.word(verb):
                 if not (self.word("MATERIALIZED", "VIEW") or self.word("VIEW")):
@@ -222,7 +222,7 @@ class ForebayParser(WindowTableParser):
         on = self._curr
         if self.word("ON", "ERROR"):
             args["on_error"] = self.on_error_clause(on)
-        return ast.CreateSource(**args)
+        return ast.CreateSourceNode(**args)
 
     def _alter_source(self) -> Any:
         self.word("TABLE")
@@ -231,7 +231,7 @@ class ForebayParser(WindowTableParser):
         if not self.word("ON", "ERROR"):
             remedy = "all that can be altered is the error policy; else: DROP SOURCE, CREATE SOURCE"
             self.fail(f"expected ON ERROR{self._but_found()}", remedy=remedy)
-        return ast.AlterSource(this=name, on_error=self.on_error_clause(on))
+        return ast.AlterSourceNode(this=name, on_error=self.on_error_clause(on))
 
     def _create_view(self, replace: bool) -> Any:
         exists = self._if_not_exists(replace)
@@ -244,7 +244,7 @@ class ForebayParser(WindowTableParser):
         options = self.options() if self.word("WITH") else []
         self.expect_word("AS", "write CREATE MATERIALIZED VIEW name [WITH (start = 'now')] AS SELECT …")
         emit = self._cut_emit()
-        return ast.CreateView(
+        return ast.CreateViewNode(
             this=name, options=options, query=self._query(), emit=emit, exists=exists, replace=replace
         )
 
@@ -345,7 +345,7 @@ class ForebayParser(WindowTableParser):
         cascade = self.word("CASCADE")
         if not cascade:
             self.word("RESTRICT")
-        return ast.Drop(this=name, kind=kind, exists=exists, cascade=cascade)
+        return ast.DropNode(this=name, kind=kind, exists=exists, cascade=cascade)
 
     def _object_kind(self, verb: str, known: tuple[str, ...]) -> str:
         if self.word("SOURCE"):
@@ -368,21 +368,21 @@ class ForebayParser(WindowTableParser):
     def _show(self) -> Any:
         if self.word("CREATE"):
             kind = self._object_kind("SHOW CREATE", ("SOURCE", "MATERIALIZED", "VIEW"))
-            return ast.ShowCreate(this=self.name(f"the {kind}"), kind=kind)
+            return ast.ShowCreateNode(this=self.name(f"the {kind}"), kind=kind)
         if self.word("MATERIALIZED"):
             self.expect_word("VIEWS", "write SHOW VIEWS or SHOW MATERIALIZED VIEWS")
-            return ast.Show(kind="views")
+            return ast.ShowNode(kind="views")
         for kind in ("SOURCES", "VIEWS", "SINKS", "QUERIES"):
             if self.word(kind):
-                return ast.Show(kind=kind.lower())
+                return ast.ShowNode(kind=kind.lower())
         return self._wrong_kind("SHOW", ("SOURCES", "VIEWS", "MATERIALIZED", "SINKS", "QUERIES", "CREATE"))
 
     def _describe(self) -> Any:
         extended = self.word("EXTENDED")
         if self._curr and not self._next:
-            return ast.Describe(this=self.name("the source or view"), kind=None, extended=extended)
+            return ast.DescribeNode(this=self.name("the source or view"), kind=None, extended=extended)
         kind = self._object_kind("DESCRIBE", ("SOURCE", "MATERIALIZED", "VIEW", "EXTENDED"))
-        return ast.Describe(this=self.name(f"the {kind}"), kind=kind, extended=extended)
+        return ast.DescribeNode(this=self.name(f"the {kind}"), kind=kind, extended=extended)
 
     def _explain(self) -> Any:
         start = self._curr
@@ -390,18 +390,18 @@ class ForebayParser(WindowTableParser):
             self.fail("EXPLAIN what?", self._prev, "write EXPLAIN SELECT … or EXPLAIN CREATE …")
         end = self._tokens[-1].end + 1
         node = self._forebay_statement()
-        if not isinstance(node, ast.SelectStatement | ast.CreateView | ast.CreateSource):
+        if not isinstance(node, ast.SelectStatement | ast.CreateViewNode | ast.CreateSourceNode):
             remedy = "there is EXPLAIN SELECT, EXPLAIN CREATE MATERIALIZED VIEW, EXPLAIN CREATE SOURCE"
             self.fail(f"EXPLAIN {start.text.upper()} is not supported", start, remedy, unsupported=True)
         node.meta["span"] = (start.start, end)
-        return ast.Explain(this=node)
+        return ast.ExplainNode(this=node)
 
     def _leftover_hint(self, node: Any) -> str:
         if any(token.text.upper() == "EMIT" for token in self._tokens[-5:]):
             if isinstance(node, ast.SelectStatement):
                 return "EMIT belongs to CREATE MATERIALIZED VIEW; to follow a view, write SUBSCRIBE v"
             return _EMIT_HINT
-        if isinstance(node, ast.CreateSource):
+        if isinstance(node, ast.CreateSourceNode):
             ahead = [str(token.text) for token in self._tokens[self._index :]]
             if len(ahead) > 3 and (ahead[0].upper(), ahead[2].upper()) == ("FORMAT", "ENCODE"):
                 return format_remedy(ahead[1], ahead[3])

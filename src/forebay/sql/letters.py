@@ -47,7 +47,7 @@ class LetterParser(ClauseParser):
             args["dry_run"] = True
         if self._curr:
             self._refuse_rest(verb, form)
-        return ast.DeadLetters(**args)
+        return ast.DeadLettersNode(**args)
 
     def condition(self) -> Any:
         """A condition on letters, to the end of its expression."""

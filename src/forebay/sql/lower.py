@@ -27,16 +27,17 @@ class Lowering:
         self.script = script
         self.common: dict[str, Any] = {
             "text": script.text[start:end],
+            "script": script.text,
             "position": script.position(start, end),
         }
 
     def statement(self, node: Any) -> st.Statement:
         match node:
-            case ast.CreateSource():
+            case ast.CreateSourceNode():
                 return self._create_source(node)
-            case ast.AlterSource():
+            case ast.AlterSourceNode():
                 return st.AlterSource(node.name, self._on_error(node.args["on_error"]), **self.common)
-            case ast.CreateView():
+            case ast.CreateViewNode():
                 return st.CreateView(
                     name=node.name,
                     query=node.args["query"],
@@ -46,25 +47,25 @@ class Lowering:
                     or_replace=node.args["replace"],
                     **self.common,
                 )
-            case ast.Drop():
+            case ast.DropNode():
                 args = node.args
                 return st.Drop(args["kind"], node.name, args["exists"], args["cascade"], **self.common)
-            case ast.Show():
+            case ast.ShowNode():
                 return st.Show(node.args["kind"], **self.common)
-            case ast.ShowCreate():
+            case ast.ShowCreateNode():
                 return st.ShowCreate(node.args["kind"], node.name, **self.common)
-            case ast.Describe():
+            case ast.DescribeNode():
                 return st.Describe(node.args.get("kind"), node.name, node.args["extended"], **self.common)
             case ast.RunView():
                 run = st.StartView if node.args["verb"] == "start" else st.StopView
                 return run(node.name, **self.common)
             case ast.SelectStatement():
                 return st.Select(node.args["query"], **self.common)
-            case ast.Subscribe():
+            case ast.SubscribeNode():
                 return st.Subscribe(node.name, **self.common)
-            case ast.DeadLetters():
+            case ast.DeadLettersNode():
                 return self._dead_letters(node)
-            case ast.Explain():
+            case ast.ExplainNode():
                 inner = Lowering(self.script, *node.this.meta["span"]).statement(node.this)
                 assert isinstance(inner, st.Select | st.CreateView | st.CreateSource)
                 return st.Explain(inner, **self.common)

@@ -21,7 +21,7 @@ _GENERATOR_NAMES = frozenset(
 
 
 @dataclass(frozen=True)
-class Output:
+class OutputColumn:
     """One column that comes out; a `*` is one whose name is None."""
 
     name: str | None
@@ -29,21 +29,23 @@ class Output:
     edit: Edit | None = None
 
 
-def outputs(query: Any, select: Any) -> list[Output]:
+def outputs(query: Any, select: Any) -> list[OutputColumn]:
     """All columns of a SELECT, in order, with names that Delta takes and no two alike."""
     window = group_window(query, select)
-    found: list[Output] = []
+    found: list[OutputColumn] = []
     generated: list[int] = []
     for at, projection in enumerate(select.expressions):
         if isinstance(projection, exp.Aliases):
-            found += [Output(alias.name, projection.this) for alias in projection.expressions]
+            found += [OutputColumn(alias.name, projection.this) for alias in projection.expressions]
             continue
         name, needs_alias = _given_name(query, projection, window)
         if name is None and not _is_star(projection):
             name, needs_alias = _made_name(query, projection) or f"_c{at}", True
             generated.append(len(found))
         expression = projection.this if isinstance(projection, exp.Alias) else projection
-        found.append(Output(name, expression, _alias(projection, name) if needs_alias and name else None))
+        found.append(
+            OutputColumn(name, expression, _alias(projection, name) if needs_alias and name else None)
+        )
     return _distinct(query, found, generated)
 
 
@@ -116,14 +118,14 @@ def _alias(projection: Any, name: str) -> Edit:
     return Edit(end, end, f" AS {identifier(name)}")
 
 
-def _distinct(query: Any, found: list[Output], generated: list[int]) -> list[Output]:
+def _distinct(query: Any, found: list[OutputColumn], generated: list[int]) -> list[OutputColumn]:
     given = {out.name.lower() for at, out in enumerate(found) if out.name and at not in generated}
     taken: set[str] = set()
-    result: list[Output] = []
+    result: list[OutputColumn] = []
     for at, out in enumerate(found):
         if out.name and at in generated and (out.name.lower() in given or out.name.lower() in taken):
             # A name of our own making gives way.
-            out = Output(f"_c{at}", out.expression, _alias(out.expression, f"_c{at}"))
+            out = OutputColumn(f"_c{at}", out.expression, _alias(out.expression, f"_c{at}"))
         if out.name and out.name.lower() in taken:
             raise refuse(
                 query,

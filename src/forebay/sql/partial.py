@@ -17,12 +17,12 @@ from sqlglot import exp
 
 from forebay import column_types as types
 from forebay.condition import Condition
-from forebay.partial import Function, Part, Partial
+from forebay.partial import Part, Partial, PartialFunction
 from forebay.sql.ast import EventWindow, WindowTable
 from forebay.sql.conditions import Conditions, is_column
 from forebay.sql.dialect import Forebay
 from forebay.sql.rewrite import Edit
-from forebay.sql.shape import Shape, aggregates, function_name, is_aggregate
+from forebay.sql.shape import QueryShape, aggregates, function_name, is_aggregate
 from forebay.sql.source_columns import SourceColumns
 from forebay.sql.window_tables import FLINK_BOUNDS
 from forebay.sql.windows import group_window, read_window
@@ -46,7 +46,7 @@ class Help:
     edits: tuple[Edit, ...] = ()
 
 
-def help_with(query: Any, found: Shape, schema: pa.Schema, *, adding: bool) -> Help:
+def help_with(query: Any, found: QueryShape, schema: pa.Schema, *, adding: bool) -> Help:
     """How the source can help: by leaving out rows, and where `adding`, by adding up."""
     columns = {field.name.lower(): field for field in schema}
     if not _is_plain(query) or len(columns) < len(schema):
@@ -59,11 +59,15 @@ def help_with(query: Any, found: Shape, schema: pa.Schema, *, adding: bool) -> H
 
 
 def _adding(
-    query: Any, found: Shape, columns: dict[str, pa.Field], own: set[str], conditions: Conditions[pa.DataType]
+    query: Any,
+    found: QueryShape,
+    columns: dict[str, pa.Field],
+    own: set[str],
+    conditions: Conditions[pa.DataType],
 ) -> Help | None:
     if any(name.startswith(PREFIX) for name in columns) or set(FLINK_BOUNDS) & set(columns):
         return None
-    parts: dict[tuple[Function, str, str], Part] = {}
+    parts: dict[tuple[PartialFunction, str, str], Part] = {}
     edits: list[Edit] = []
     condition, answered = conditions.all(), None
     if condition is not None:
@@ -122,7 +126,7 @@ def _merged(
     node: Any,
     columns: dict[str, pa.Field],
     own: set[str],
-    parts: dict[tuple[Function, str, str], Part],
+    parts: dict[tuple[PartialFunction, str, str], Part],
 ) -> str | None:
     """What stands for an aggregate over the rows: the same over the parts. None where that is not the same."""
     argument = node.this
@@ -131,7 +135,7 @@ def _merged(
     if node.args.get("expressions") or isinstance(argument, exp.Distinct):
         return None
 
-    def part(function: Function, column: str, kind: Literal["bigint", "double", "same"]) -> str:
+    def part(function: PartialFunction, column: str, kind: Literal["bigint", "double", "same"]) -> str:
         key = (function, column, kind)
         parts.setdefault(key, Part(f"{PREFIX}{len(parts)}", function, column, kind))
         return parts[key].name
@@ -144,7 +148,7 @@ def _merged(
     if isinstance(node, exp.Count):
         return f"coalesce(sum({part('count', field.name, 'bigint')}), 0L)"
     if isinstance(node, exp.Min | exp.Max) and field.type in (*_NUMBERS, *_TIMES):
-        which: Function = "min" if isinstance(node, exp.Min) else "max"
+        which: PartialFunction = "min" if isinstance(node, exp.Min) else "max"
         return f"{which}({part(which, field.name, 'same')})"
     if isinstance(node, exp.Sum) and field.type in _NUMBERS:
         kind: Literal["bigint", "double"] = "bigint" if field.type in types.BITS else "double"

@@ -16,10 +16,10 @@ from forebay.sql.ast import WindowTable
 from forebay.sql.outputs import bound_aliases
 from forebay.sql.partial import Help, help_with
 from forebay.sql.rewrite import Edit, apply, located, refuse
-from forebay.sql.shape import Shape, shape
+from forebay.sql.shape import QueryShape, shape
 from forebay.sql.statements import Emit
 from forebay.sql.tables import rename_edits, tables
-from forebay.sql.windows import Kind, window_edits
+from forebay.sql.windows import WindowKind, window_edits
 from forebay.sql.zsets import ChangeLog, Kept, weigh
 
 _ORDERING = {
@@ -51,7 +51,7 @@ class ViewPlan:
     spark_sql: str
     tables: tuple[str, ...]
     aggregated: bool
-    window: Kind | None
+    window: WindowKind | None
     emit: Literal["append", "changes", "window_close"]
     merge_keys: tuple[str, ...]
     kept: Kept | None = None
@@ -141,7 +141,7 @@ def _check(query: Any) -> None:
         raise refuse(query, "the view reads from nothing", query, "name a source: SELECT … FROM source")
 
 
-def _mode(query: Any, found: Shape, emit: Emit | None) -> Literal["append", "changes", "window_close"]:
+def _mode(query: Any, found: QueryShape, emit: Emit | None) -> Literal["append", "changes", "window_close"]:
     if emit == "window_close":
         if found.window is None and found.problem:
             raise found.problem

@@ -9,10 +9,10 @@ from sqlglot import exp
 
 from forebay.errors import StatementError
 from forebay.sql.ast import EventWindow, WindowTable
-from forebay.sql.outputs import Output, outputs
+from forebay.sql.outputs import OutputColumn, outputs
 from forebay.sql.rewrite import refuse
 from forebay.sql.tables import resolve_cte
-from forebay.sql.windows import Kind, Window, group_window, in_scope, normal
+from forebay.sql.windows import Window, WindowKind, group_window, in_scope, normal
 
 # Spark's aggregates that sqlglot knows no class for.
 _AGGREGATES = frozenset(
@@ -28,12 +28,12 @@ _OR_CLOSE = ", or add EMIT ON WINDOW CLOSE"
 
 
 @dataclass(frozen=True)
-class Shape:
+class QueryShape:
     """`keys` identify a row of the result; `problem` is why they cannot, for who needs them."""
 
-    outputs: tuple[Output, ...]
+    outputs: tuple[OutputColumn, ...]
     aggregated: bool = False
-    window: Kind | None = None
+    window: WindowKind | None = None
     keys: tuple[str, ...] = ()
     problem: StatementError | None = None
 
@@ -54,7 +54,7 @@ def aggregates(select: Any) -> list[Any]:
     return [node for node in in_scope(select, exp.Func) if is_aggregate(node)]
 
 
-def shape(root: Any, query: Any) -> Shape:
+def shape(root: Any, query: Any) -> QueryShape:
     """The shape of `query`, which is `root` or a part of it."""
     if isinstance(query, exp.Subquery):
         return shape(root, query.this)
@@ -69,14 +69,14 @@ def shape(root: Any, query: Any) -> Shape:
     inner = [select for select in query.find_all(exp.Select) if select is not query and _aggregates(select)]
     window = _any_window(root, query)
     if not (grouped or distinct or inner):
-        return Shape(found)
+        return QueryShape(found)
     problem: StatementError | None
     if inner:
         if grouped or distinct:
             problem = refuse(
                 root, "an aggregate of an aggregate cannot be kept up to date", inner[0], _INNER_VIEW
             )
-            return Shape(found, True, window, problem=problem)
+            return QueryShape(found, True, window, problem=problem)
         return _passed_through(root, query, found, window, inner[0])
     if distinct:
         return _distinct(root, query, found, window, bool(grouped))
@@ -86,7 +86,7 @@ def shape(root: Any, query: Any) -> Shape:
         # A group that no longer passes is not put out again, so it would stay in the view for ever.
         remedy = "leave HAVING out and filter when you SELECT from the view" + (_OR_CLOSE if window else "")
         problem = refuse(root, "HAVING cannot take back a group that no longer passes it", having, remedy)
-    return Shape(found, True, window, keys, problem)
+    return QueryShape(found, True, window, keys, problem)
 
 
 def _aggregates(select: Any) -> bool:
@@ -97,12 +97,12 @@ def _has_aggregate(select: Any) -> bool:
     return bool(aggregates(select))
 
 
-def _any_window(root: Any, query: Any) -> Kind | None:
+def _any_window(root: Any, query: Any) -> WindowKind | None:
     windows = [group_window(root, select) for select in query.find_all(exp.Select)]
     return next((window.kind for window in windows if window), None)
 
 
-def _set_operation(root: Any, query: Any) -> Shape:
+def _set_operation(root: Any, query: Any) -> QueryShape:
     if not isinstance(query, exp.Union):
         name = type(query).__name__.upper()
         remedy = _EACH_VIEW.format(name)
@@ -116,33 +116,39 @@ def _set_operation(root: Any, query: Any) -> Shape:
         if every and all(part.window or not part.aggregated for part in (left, right)):
             remedy += _OR_CLOSE
         problem = refuse(root, "a UNION of aggregates cannot be kept up to date", query.expression, remedy)
-        return Shape(left.outputs, True, window, problem=problem)
+        return QueryShape(left.outputs, True, window, problem=problem)
     if every:
-        return Shape(left.outputs)
+        return QueryShape(left.outputs)
     return _all_keys(root, query, left.outputs, window)
 
 
-def _distinct(root: Any, select: Any, found: tuple[Output, ...], window: Kind | None, grouped: bool) -> Shape:
+def _distinct(
+    root: Any, select: Any, found: tuple[OutputColumn, ...], window: WindowKind | None, grouped: bool
+) -> QueryShape:
     if select.args["distinct"].args.get("on"):
         raise refuse(root, "DISTINCT ON is not supported", select.args["distinct"], "write GROUP BY")
     if grouped:
         problem = refuse(
             root, "DISTINCT of an aggregate cannot be kept up to date", select, "leave out DISTINCT"
         )
-        return Shape(found, True, window, problem=problem)
+        return QueryShape(found, True, window, problem=problem)
     return _all_keys(root, select, found, window)
 
 
-def _all_keys(root: Any, query: Any, found: tuple[Output, ...], window: Kind | None) -> Shape:
+def _all_keys(
+    root: Any, query: Any, found: tuple[OutputColumn, ...], window: WindowKind | None
+) -> QueryShape:
     names = [out.name for out in found]
     if None in names:
         remedy = "name the columns instead of *"
         problem = refuse(root, "DISTINCT * does not say which columns tell rows apart", query, remedy)
-        return Shape(found, True, window, problem=problem)
-    return Shape(found, True, window, tuple(name for name in names if name))
+        return QueryShape(found, True, window, problem=problem)
+    return QueryShape(found, True, window, tuple(name for name in names if name))
 
 
-def _keys(root: Any, select: Any, found: tuple[Output, ...]) -> tuple[tuple[str, ...], StatementError | None]:
+def _keys(
+    root: Any, select: Any, found: tuple[OutputColumn, ...]
+) -> tuple[tuple[str, ...], StatementError | None]:
     """Output columns for the GROUP BY keys; a global aggregate has none."""
     group = select.args.get("group")
     if group is None:
@@ -165,7 +171,7 @@ def _keys(root: Any, select: Any, found: tuple[Output, ...]) -> tuple[tuple[str,
     return tuple(keys), None
 
 
-def _key_outputs(key: Any, found: tuple[Output, ...], window: Window | None) -> list[str]:
+def _key_outputs(key: Any, found: tuple[OutputColumn, ...], window: Window | None) -> list[str]:
     named = [out for out in found if out.name]
     if isinstance(key, EventWindow):
         return [out.name for out in named if out.name and _is_window(out.expression, window)]
@@ -195,15 +201,15 @@ def _is_window(node: Any, window: Window | None) -> bool:
 
 
 def _passed_through(
-    root: Any, select: Any, found: tuple[Output, ...], window: Kind | None, inner: Any
-) -> Shape:
+    root: Any, select: Any, found: tuple[OutputColumn, ...], window: WindowKind | None, inner: Any
+) -> QueryShape:
     """`SELECT … FROM (aggregate)` with nothing but a choice of columns keeps the aggregate's keys."""
     source = select.args["from_"].this if select.args.get("from_") else None
     # With nothing but a WHERE around it, a window that is over is let through or not.
     closes = window and isinstance(source, exp.Subquery) and not select.args.get("joins")
     remedy = _INNER_VIEW + (_OR_CLOSE if closes else "")
     message = "an aggregate inside a query cannot be kept up to date"
-    blocked = Shape(found, True, window, problem=refuse(root, message, inner, remedy))
+    blocked = QueryShape(found, True, window, problem=refuse(root, message, inner, remedy))
     if isinstance(source, exp.Table):
         # A table of windows may hold a row more than once.
         source = None if isinstance(source, WindowTable) else resolve_cte(source)
@@ -230,7 +236,7 @@ def _passed_through(
                 ),
             )
         keys.append(out.name)
-    return Shape(found, True, window, tuple(keys))
+    return QueryShape(found, True, window, tuple(keys))
 
 
 def _refers_to(node: Any, name: str) -> bool:

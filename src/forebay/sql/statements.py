@@ -70,9 +70,10 @@ class OnError:
 
 @dataclass(frozen=True, kw_only=True)
 class _Statement:
-    """`text` is the statement alone, `position` its first word within the whole script."""
+    """`text` is the statement alone, `position` its first word within the whole `script`."""
 
     text: str = field(default="", compare=False)
+    script: str = field(default="", compare=False, repr=False)
     position: Position | None = field(default=None, compare=False)
 
 

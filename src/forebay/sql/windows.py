@@ -14,7 +14,7 @@ from forebay.sql.rewrite import Edit, refuse
 from forebay.sql.text import identifier, string
 from forebay.sql.window_tables import BOUNDS, FLINK_BOUNDS, grouped_by
 
-Kind = Literal["tumble", "hop", "session"]
+WindowKind = Literal["tumble", "hop", "session"]
 _USAGE: dict[str, str] = {
     "tumble": "TUMBLE(ts, INTERVAL '1' MINUTE): time, size",
     "hop": "HOP(ts, INTERVAL '30' SECOND, INTERVAL '1' MINUTE): time, slide, size",
@@ -29,7 +29,7 @@ class Window:
     `native` calls are Spark's own functions, passed on as they are; `sizes` is () for them.
     """
 
-    kind: Kind
+    kind: WindowKind
     part: str
     sizes: tuple[int, ...]
     native: bool
@@ -50,9 +50,9 @@ def read_window(query: Any, node: Any) -> Window:
     base, _, part = node.args["name"].lower().partition("_")
     if base == "window" or part == "window":
         arguments = len(node.expressions)
-        sliding: Kind = "hop" if arguments > 2 else "tumble"
+        sliding: WindowKind = "hop" if arguments > 2 else "tumble"
         return Window("session" if part == "window" else sliding, "", (), True, node)
-    kind: Kind = "hop" if base == "hop" else "session" if base == "session" else "tumble"
+    kind: WindowKind = "hop" if base == "hop" else "session" if base == "session" else "tumble"
     if len(node.expressions) != (3 if kind == "hop" else 2):
         message = f"{node.args['name']} has the wrong number of arguments"
         raise refuse(query, message, node, f"write {_USAGE[kind]}")
@@ -66,7 +66,7 @@ def read_window(query: Any, node: Any) -> Window:
     return Window(kind, part, sizes, False, node)
 
 
-def _size(query: Any, argument: Any, kind: Kind) -> int:
+def _size(query: Any, argument: Any, kind: WindowKind) -> int:
     try:
         size = interval_ms(argument)
     except IntervalError as error:

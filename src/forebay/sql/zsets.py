@@ -18,11 +18,11 @@ from sqlglot import exp
 from forebay import column_types as types
 from forebay.sql.dialect import Forebay
 from forebay.sql.rewrite import Edit, apply_within, refuse
-from forebay.sql.shape import Shape, aggregates, function_name
+from forebay.sql.shape import QueryShape, aggregates, function_name
 from forebay.sql.statements import Emit
 from forebay.sql.text import WEIGHT
 from forebay.sql.types import type_name
-from forebay.sql.windows import Kind
+from forebay.sql.windows import WindowKind
 
 Kept = Literal["rows", "groups"]
 
@@ -62,7 +62,9 @@ class Weighed:
     edits: tuple[Edit, ...]
 
 
-def weigh(query: Any, found: Shape, emit: Emit | None, log: ChangeLog, edits: Collection[Edit]) -> Weighed:
+def weigh(
+    query: Any, found: QueryShape, emit: Emit | None, log: ChangeLog, edits: Collection[Edit]
+) -> Weighed:
     """Refuses what cannot be kept up to date. `edits` are those that the query gets besides."""
     _check_form(query, emit, found.window)
     _check_columns(query, found, log)
@@ -80,7 +82,7 @@ def weigh(query: Any, found: Shape, emit: Emit | None, log: ChangeLog, edits: Co
     return Weighed("groups", (*more, *_distinct_edits(query)))
 
 
-def _check_form(query: Any, emit: Emit | None, window: Kind | None) -> None:
+def _check_form(query: Any, emit: Emit | None, window: WindowKind | None) -> None:
     def no(what: str, node: Any, remedy: str = _FROM_A_VIEW) -> NoReturn:
         raise refuse(query, f"{what} over a change log cannot be kept up to date", node, remedy)
 
@@ -108,7 +110,7 @@ def _check_form(query: Any, emit: Emit | None, window: Kind | None) -> None:
             no(f"{name}(), which is another value when the row is taken back,", node, "leave it out")
 
 
-def _check_columns(query: Any, found: Shape, log: ChangeLog) -> None:
+def _check_columns(query: Any, found: QueryShape, log: ChangeLog) -> None:
     for column in query.find_all(exp.Column):
         if column.name.lower() in log.hidden:
             remedy = "leave it out; a source with FORMAT json on the same topic has the changes themselves"

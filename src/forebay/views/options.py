@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from forebay.options import Kind, Option, OptionTable
+from forebay.options import Option, OptionKind, OptionTable
 
 BEGINNING, NOW = "beginning", "now"
 
@@ -25,7 +25,7 @@ VIEW = OptionTable(
     options=(
         Option(
             "start",
-            Kind("start", _start, "'beginning', 'now', or a time such as '2026-01-31 12:00:00' (UTC)"),
+            OptionKind("start", _start, "'beginning', 'now', or a time such as '2026-01-31 12:00:00' (UTC)"),
             "where the view begins in its sources: at their beginning, at what comes from now on, or at the first record "
             "of that time; it is settled when the view is created",
             BEGINNING,
