@@ -18,8 +18,9 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
-from pools import ends, pool_on, until
-from support import QUIET, Cluster, eventually, unique
+from pools import ends, pool_on
+from support import QUIET, Cluster, unique
+from waiting import eventually, until
 
 from forebay.pool import Pool, Record
 

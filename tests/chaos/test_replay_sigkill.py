@@ -18,7 +18,8 @@ import letters as make
 import pytest
 from confluent_kafka import Producer
 from sessions import connect
-from support import QUIET, Cluster, eventually
+from support import QUIET, Cluster
+from waiting import eventually
 
 from forebay.deadletter.identity import Identity
 from forebay.deadletter.letter import Letter
@@ -97,7 +98,7 @@ def test_each_letter_is_sent_once_however_often_the_replay_is_killed(
 
     print(f"{KILLS} kills, {in_the_middle} transactions broken off")
     assert in_the_middle or KILLS < 5, "no kill fell into a transaction: this has shown nothing"
-    sent = case.read(case.topic)
+    sent = case.cluster.records(case.topic)
     times = Counter(dict(message.headers())["forebay.replayed.from"].decode() for message in sent)
     expected = {Identity(case.topic, number % 2, number // 2).place: number for number in range(LETTERS)}
     assert set(times) == set(expected)

@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from confluent_kafka import Message, TopicPartition
+from confluent_kafka import Message
 from sessions import create_source, name
 from support import Cluster
 
@@ -44,7 +44,7 @@ class Case:
         sent = self.cluster.produce(self.topic, values, **more)  # type: ignore[arg-type]
         places = {(message.partition(), message.offset()) for message in sent}
         # A producer's own word of what it sent has no headers.
-        there = [m for m in self.read(self.topic) if (m.partition(), m.offset()) in places]
+        there = [m for m in self.cluster.records(self.topic) if (m.partition(), m.offset()) in places]
         letters = self.letters(session, there)
         self.write(letters)
         return letters
@@ -62,31 +62,6 @@ class Case:
         for each in letters:
             key, value, headers = each.to_kafka()
             self.cluster.produce(self.dlq, [value], key=key, headers=headers)
-
-    def read(self, topic: str, committed: bool = True) -> list[Message]:
-        """All that a topic holds, in order of partition and offset."""
-        level = "read_committed" if committed else "read_uncommitted"
-        consumer = self.cluster.consumer(
-            name("reading"), **{"isolation.level": level, "enable.partition.eof": True}
-        )
-        found: list[Message] = []
-        try:
-            marks = self.cluster.watermarks(topic)
-            consumer.assign([TopicPartition(topic, number, 0) for number in marks])
-            open_partitions = set(marks)
-            deadline = time.monotonic() + 30
-            while open_partitions:
-                assert time.monotonic() < deadline, "reading takes too long"
-                message = consumer.poll(0.2)
-                if message is None:
-                    continue
-                if message.error() is not None:
-                    open_partitions.discard(message.partition())
-                else:
-                    found.append(message)
-        finally:
-            consumer.close()
-        return sorted(found, key=lambda message: (message.partition(), message.offset()))
 
 
 def case(cluster: Cluster, partitions: int = 2) -> Case:

@@ -9,15 +9,15 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from boards import artifact, board, records, run, until
+from boards import artifact, board, run
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic, ResourceType
 from foreign_records import GOOD, KEYS, KINDS, foreign, good
 from prometheus_client import CollectorRegistry, generate_latest
-from support import Cluster, eventually, unique
+from support import Cluster, unique
+from waiting import eventually, until
 
 from forebay.blackboard import Artifact, KafkaBlackboardStore, Orchestrator, RetryPolicy, feed, replay
-from forebay.deadletter.letter import Letter
 from forebay.devstack import DevStack
 from forebay.errors import IndexBehindError
 
@@ -77,11 +77,6 @@ def test_foreign_records_in_every_indexed_topic_are_refused_one_by_one_now_and_a
         run(work())
 
 
-def letters(cluster: Cluster, topic: str) -> list[Letter]:
-    found = records(cluster, topic)
-    return [Letter.from_kafka(each.key(), each.value(), each.headers()) for each in found]
-
-
 @pytest.mark.parametrize("transactions", [False, True], ids=["at-least-once", "exactly-once"])
 def test_foreign_records_in_the_log_are_dead_letters_of_the_agents_that_they_were_for_and_hold_up_nobody(
     cluster: Cluster, transactions: bool, caplog: pytest.LogCaptureFixture
@@ -112,11 +107,11 @@ def test_foreign_records_in_the_log_are_dead_letters_of_the_agents_that_they_wer
                 )
             assert seen == [1, 1, 2]
             assert team.stats.refused == store.stats().refused[store.topics.artifacts] == len(junk) + 1
-            found = letters(cluster, store.topics.dlq("every"))
+            found = cluster.letters(store.topics.dlq("every"))
             assert {letter.offset for letter in found} == refused
             assert {letter.value for letter in found} == {*junk, good("artifacts")}
             assert {letter.kind for letter in found} == {"ArtifactError"}
-            orders = letters(cluster, store.topics.dlq("orders"))
+            orders = cluster.letters(store.topics.dlq("orders"))
             typed = [value for value in junk if b'"type": "Order"' in value]
             assert 20 < len(orders) <= len(typed)  # of those, some have a type that cannot be read
             assert {letter.value for letter in orders} <= set(typed)

@@ -9,9 +9,10 @@ from pathlib import Path
 from uuid import uuid4
 
 import pytest
-from boards import artifact, board, records, run, until
+from boards import artifact, board, run
 from confluent_kafka.admin import NewPartitions
 from support import Cluster, unique
+from waiting import until
 
 from forebay.blackboard import (
     AgentSnapshotRecord,
@@ -210,7 +211,7 @@ def test_a_record_is_keyed_by_what_belongs_together_and_is_a_cloud_event(cluster
             await asyncio.gather(*(store.publish(artifact(n, correlation_id="c")) for n in range(20)))
             for n in range(20):
                 await store.publish(artifact(n))
-            found = records(cluster, store.topics.artifacts)
+            found = cluster.records(store.topics.artifacts)
             keys = [message.key() for message in found]
             assert keys.count(b"p") == 1
             assert len({message.partition() for message in found if message.key() == b"c"}) == 1
@@ -222,7 +223,7 @@ def test_a_record_is_keyed_by_what_belongs_together_and_is_a_cloud_event(cluster
             assert headers["ce_correlationid"] == b"c"
             assert headers["ce_partitionkey"] == b"p"
             assert headers["content-type"] == b"application/json"
-            assert {message.key() for message in records(cluster, store.topics.by_id)} == {
+            assert {message.key() for message in cluster.records(store.topics.by_id)} == {
                 dict(message.headers())["ce_id"] for message in found
             }
 

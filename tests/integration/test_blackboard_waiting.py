@@ -11,7 +11,7 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from boards import artifact, board, records, run
+from boards import artifact, board, run
 from support import Cluster
 
 from forebay.blackboard import writer
@@ -59,7 +59,7 @@ def test_publishers_wait_for_room_in_the_queue_and_the_event_loop_does_not(morta
                 await asyncio.to_thread(mortal_broker.broker.start)
                 await asyncio.gather(*sent)
             assert [each.payload["n"] for each in await store.list()] == list(range(count))
-            assert len(records(cluster, store.topics.artifacts)) == count
+            assert len(cluster.records(store.topics.artifacts)) == count
 
     run(work(), 120)
 

@@ -120,7 +120,7 @@ def test_replay_with_a_function_of_this_folder(home: Home, tmp_path: Path) -> No
     assert "2 letters" in dry and "would be sent" in dry  # noqa: PT018
     [done] = json.loads(home.run("replay", "--all", "--with", "mending:mend", "-o", "json", cwd=tmp_path))
     assert (done["sent"], done["left"], done["failed"]) == (2, 2, 0)
-    values = [message.value() for message in home.case.read(home.case.topic)]
+    values = [message.value() for message in home.case.cluster.records(home.case.topic)]
     assert values.count(b'{"price": 0.5, "id": 1}') == 1
     assert values.count(b'{"id": 1, "price": 0.5}') == 1
     # What a patch cannot do is said, and the exit code tells.
@@ -130,7 +130,7 @@ def test_replay_with_a_function_of_this_folder(home: Home, tmp_path: Path) -> No
 
 def test_replay_asks_which_letters(home: Home) -> None:
     assert "--where, --kind, --id, or --all" in home.run("replay", status=2)
-    assert len(home.case.read(home.case.topic)) == 4
+    assert len(home.case.cluster.records(home.case.topic)) == 4
 
 
 def test_a_dry_run_decodes_what_would_be_sent(home: Home) -> None:
@@ -154,7 +154,7 @@ def test_a_replay_has_a_limit_and_a_rate(home: Home) -> None:
     [rest] = json.loads(home.run("replay", "--all", "--rate", "2", "-o", "json"))
     assert rest["sent"] == 3
     assert time.monotonic() - began >= 1  # two at once, and the third when it is due
-    assert len(home.case.read(home.case.topic)) == 8
+    assert len(home.case.cluster.records(home.case.topic)) == 8
 
 
 def test_a_remedy_repeats_the_flags_that_were_given(home: Home) -> None:

@@ -20,8 +20,9 @@ from deltalake import DeltaTable
 from prompt_toolkit.completion import CompleteEvent
 from prompt_toolkit.document import Document
 from sessions import checkpointed, connect, events, name, rows
-from support import Cluster, eventually
+from support import Cluster
 from terminals import terminal
+from waiting import eventually
 
 from forebay.cli.shell import _Names
 from forebay.devstack.ports import free_ports

@@ -16,7 +16,8 @@ from typing import Any
 import fresh
 import pytest
 from sessions import connect, create_source, name
-from support import Cluster, eventually, unique
+from support import Cluster, unique
+from waiting import eventually
 
 from forebay.devstack import DevStack, state
 from forebay.devstack.ports import free_ports

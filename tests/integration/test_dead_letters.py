@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Producer, TopicPartition
+from confluent_kafka import Producer
 from sessions import PATIENCE_S, caught_up, connect, name, rows
-from support import QUIET, Cluster, eventually, unique
+from support import QUIET, Cluster, unique
+from waiting import eventually
 
 import forebay
 from forebay.deadletter.letter import Letter
@@ -44,25 +45,6 @@ def to_topic(topic: str, **more: Any) -> str:
 
 def good(numbers: range) -> list[bytes]:
     return [b'{"id": %d, "v": 1}' % number for number in numbers]
-
-
-def letters(cluster: Cluster, topic: str) -> list[Letter]:
-    """Every letter in a topic, repeated ones too."""
-    consumer = cluster.consumer(unique("letters"))
-    try:
-        found = []
-        for number, (low, high) in cluster.watermarks(topic).items():
-            consumer.assign([TopicPartition(topic, number, low)])
-            at = low
-            while at < high:
-                message = consumer.poll(10)
-                assert message is not None, f"{topic}-{number} has {high} records, and {at} were read"
-                assert message.error() is None
-                found.append(Letter.from_kafka(message.key(), message.value(), message.headers()))
-                at = message.offset() + 1
-        return found
-    finally:
-        consumer.close()
 
 
 def counts(session: forebay.Session, source: str) -> tuple[int, int, int, int]:
@@ -116,7 +98,7 @@ def test_letters_are_byte_exact_and_good_records_stay_in_order(cluster: Cluster,
         caught_up(db)
         assert rows(db, f"SELECT id FROM {source}_v") == [(n,) for n in range(len(sent))]
         assert counts(db, source) == (len(sent), len(sent), 0, 0)
-    found = {letter.offset: letter for letter in letters(cluster, dlq)}
+    found = {letter.offset: letter for letter in cluster.letters(dlq)}
     assert found.keys() == bad.keys()
     for offset, (stamp, key, value, own) in bad.items():
         letter = found[offset]
@@ -219,7 +201,7 @@ def test_alter_source_takes_effect_in_a_running_query_and_survives_the_session(
         db.execute(f"ALTER SOURCE {source} {to_topic(dlq)}")
         cluster.produce(topic, [b"two", *good(range(1, 2))])
         caught_up(db)
-        assert [letter.value for letter in letters(cluster, dlq)] == [b"two"]
+        assert [letter.value for letter in cluster.letters(dlq)] == [b"two"]
         # From another session on the same home, as an operator would.
         with forebay.connect(home=tmp_path) as other:
             other.execute(f"ALTER SOURCE {source} ON ERROR = skip")
@@ -228,7 +210,7 @@ def test_alter_source_takes_effect_in_a_running_query_and_survives_the_session(
         db.execute(f"ALTER SOURCE {source} {to_topic(dlq, max_errors_per_second=7)}")
         assert [each.on_error for each in db.sources()] == ["dead_letter"]
         assert sorted(rows(db, f"SELECT id FROM {source}_v")) == [(0,), (1,), (2,)]
-    assert [letter.value for letter in letters(cluster, dlq)] == [b"two"]
+    assert [letter.value for letter in cluster.letters(dlq)] == [b"two"]
     with connect(tmp_path) as db:
         db.execute(script)  # the same file again: what was altered stays altered
         cluster.produce(topic, [b"four"])
@@ -236,7 +218,7 @@ def test_alter_source_takes_effect_in_a_running_query_and_survives_the_session(
         [created] = rows(db, f"SHOW CREATE SOURCE {source}")
         assert "max_errors_per_second = '7'" in created[0]
         assert counts(db, source) == (4, 2, 2, 0)
-    assert sorted(letter.value or b"" for letter in letters(cluster, dlq)) == [b"four", b"two"]
+    assert sorted(letter.value or b"" for letter in cluster.letters(dlq)) == [b"four", b"two"]
 
 
 @pytest.mark.parametrize(
@@ -311,7 +293,7 @@ def test_the_limit_holds_over_all_tasks_and_what_it_keeps_out_is_in_the_ledger(
         assert 10 <= routed <= 10 + 10 * took_s
         assert sum(stretch.bad for stretch in ledger) == limited
         assert [each.rate_limited for each in db.sources()] == [limited]
-    found = letters(cluster, dlq)
+    found = cluster.letters(dlq)
     assert len({letter.identity for letter in found}) == len(found) == routed
     for number, (_, high) in cluster.watermarks(topic).items():
         covered = {n for s in ledger if s.partition == number for n in range(s.start, s.end)}
@@ -350,7 +332,7 @@ def test_letters_of_all_tasks_together_come_at_the_rate_within_a_tenth(
         finally:
             ended.set()
             writing.join()
-    asked = Counter(letter.failed_at_ms / 1000 for letter in letters(cluster, dlq))
+    asked = Counter(letter.failed_at_ms / 1000 for letter in cluster.letters(dlq))
     moments = sorted(asked)
     gaps = [later - sooner for sooner, later in itertools.pairwise(moments)]
     granted = asked.total() - asked[moments[0]]  # the first found the bucket full
@@ -415,4 +397,4 @@ def test_letters_wait_for_their_broker_and_nothing_is_committed_meanwhile(
         assert sorted(rows(db, f"SELECT id FROM {source}_v")) == [(0,), (1,)]
         assert counts(db, source) == (2, 2, 0, 0)
     eventually(lambda: dlq in there.admin.list_topics(timeout=10).topics, "the topic is back")
-    assert {letter.value for letter in letters(Cluster(mortal_broker), dlq)} == {b"first", b"second"}
+    assert {letter.value for letter in Cluster(mortal_broker).letters(dlq)} == {b"first", b"second"}

@@ -95,9 +95,9 @@ def test_replay_in_sql_goes_to_a_topic_and_runs_dry(session: forebay.Session, ca
         True,
         True,
     )
-    assert case.read(other) == []
+    assert case.cluster.records(other) == []
     assert session.sql(f"REPLAY DEAD LETTERS FROM {case.source} TO '{other}'").rows()[0]["sent"] == 1
-    assert [message.value() for message in case.read(other)] == [BROKEN]
+    assert [message.value() for message in case.cluster.records(other)] == [BROKEN]
 
 
 def test_errors_of_statements_show_their_place(session: forebay.Session, case: Case) -> None:

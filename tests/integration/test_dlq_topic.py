@@ -109,7 +109,7 @@ def test_a_pools_letter_is_sent_once_and_a_failure_after_that_is_seen(board: Boa
     assert (first["source"], first["target"], first["sent"]) == (name, board.topic, 2)
     [second] = json.loads(board.run("replay", "--all", "-o", "json"))
     assert (second["sent"], second["not_open"]) == (0, 2)
-    assert sorted(message.value() for message in board.case.read(board.topic)) == [
+    assert sorted(message.value() for message in board.case.cluster.records(board.topic)) == [
         b"hopeless", b"hopeless", b"mended", b"mended",
     ]  # fmt: skip
     board.fail(name, [b"hopeless"], 1, group_id=group)

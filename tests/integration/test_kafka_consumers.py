@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
-from support import Cluster, eventually, kafka_source, numbers
+from support import Cluster, kafka_source, numbers
+from waiting import eventually
 
 from forebay.kafka.consumers import IDLE_CLOSE_S, ConsumerCache
 from forebay.kafka.settings import consumer_settings

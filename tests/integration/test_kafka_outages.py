@@ -9,7 +9,8 @@ from collections.abc import Iterator
 
 import pytest
 from conftest import MakeSource
-from support import Cluster, eventually, numbers, read
+from support import Cluster, numbers, read
+from waiting import eventually
 
 from forebay import backoff
 from forebay.connectors.contract import ConnectorState, SourceCheckpoint

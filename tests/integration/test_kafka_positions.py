@@ -10,7 +10,8 @@ import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import NewPartitions
 from conftest import MakeSource
-from support import Cluster, eventually, numbers, read, unique
+from support import Cluster, numbers, read, unique
+from waiting import eventually
 
 from forebay.errors import (
     ForebayError,

@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from guarded import PASSWORD, RECORDS, USER, Guarded, certificate, guarded_broker, set_scram_password
-from support import Cluster, eventually, read
+from guarded import PASSWORD, RECORDS, Guarded, set_scram_password
+from support import read
+from waiting import eventually
 
 from forebay.errors import AuthError
 from forebay.kafka.connector import KafkaSource
@@ -21,18 +22,6 @@ from forebay.native import native
 
 MakeSource = Callable[[dict[str, str]], KafkaSource]
 WRONG = "battery-staple"
-
-
-@pytest.fixture(scope="module")
-def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
-    folder = tmp_path_factory.mktemp("guarded")
-    ca, other_ca = certificate(folder / "broker.p12"), certificate(folder / "other.p12")
-    own = certificate(folder / "own.p12", signs_itself=True)
-    with guarded_broker(folder / "broker", folder / "broker.p12", folder / "own.p12") as broker:
-        login = {"sasl.mechanism": "PLAIN", "sasl.username": USER, "sasl.password": PASSWORD}
-        cluster = Cluster(broker, **{"security.protocol": "SASL_PLAINTEXT"}, **login)
-        set_scram_password(cluster, USER, PASSWORD)
-        yield Guarded(cluster, broker.listeners, ca, own, other_ca)
 
 
 @pytest.fixture(params=["native", "python"])

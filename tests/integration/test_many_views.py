@@ -14,7 +14,8 @@ from statistics import median
 import pytest
 from pyspark.sql import SparkSession
 from sessions import caught_up, checkpointed, connect, create_source, events, name, rows
-from support import Cluster, eventually
+from support import Cluster
+from waiting import eventually
 
 from forebay.runtime import checkpoints
 from forebay.runtime.session import Session

@@ -9,8 +9,9 @@ from collections import Counter, defaultdict
 from typing import Any
 
 import pytest
-from pools import committed, ends, pool_on, run_until, until
-from support import Cluster, eventually, unique
+from pools import committed, ends, pool_on, run_until
+from support import Cluster, unique
+from waiting import eventually, until
 
 from forebay.errors import (
     OptionConflictError,

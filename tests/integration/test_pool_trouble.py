@@ -14,8 +14,9 @@ from collections import Counter
 
 import pytest
 from confluent_kafka import TopicPartition
-from pools import committed, ends, pool_on, run_until, until
-from support import Cluster, eventually, unique
+from pools import committed, ends, pool_on, run_until
+from support import Cluster, unique
+from waiting import eventually, until
 
 from forebay.devstack import DevStack
 from forebay.pool import Pool, Record

@@ -18,7 +18,8 @@ from confluent_kafka.schema_registry.protobuf import ProtobufSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 from google.protobuf import message_factory
 from pools import pool_on, run_until
-from support import Cluster, Stack, eventually, kafka_source, read, registry_beside
+from support import Cluster, Stack, kafka_source, read, registry_beside
+from waiting import eventually
 
 from forebay import column_types as types
 from forebay.devstack import DevStack
@@ -32,7 +33,6 @@ from forebay.errors import (
 from forebay.formats.protobuf_files import add_files
 from forebay.formats.protobuf_schema import registered_files
 from forebay.kafka import native_reader
-from forebay.native import native
 from forebay.pool import Record
 
 FIELDS: list[Any] = [{"name": "id", "type": "long"}, {"name": "price", "type": "int"}]
@@ -74,17 +74,6 @@ DDL = "id BIGINT NOT NULL, amount DOUBLE NOT NULL, currency STRING, note STRING"
 @pytest.fixture(scope="module")
 def kafka(stack: Stack) -> Cluster:
     return Cluster(stack)
-
-
-@pytest.fixture
-def plainly(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    def switch() -> None:
-        monkeypatch.setenv("FOREBAY_NATIVE", "0")
-        native.cache_clear()
-
-    yield switch
-    monkeypatch.undo()
-    native.cache_clear()
 
 
 @pytest.fixture(autouse=True)

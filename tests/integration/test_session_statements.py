@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from sessions import caught_up, connect, create_source, events, name, notes, rows
+from sessions import caught_up, create_source, events, name, notes, rows
 from support import Cluster
 
 from forebay.errors import (
@@ -24,12 +23,6 @@ from forebay.errors import (
     UnsupportedSqlError,
 )
 from forebay.runtime.session import Session
-
-
-@pytest.fixture(scope="module")
-def db(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
-    with connect(tmp_path_factory.mktemp("statements") / "home") as session:
-        yield session
 
 
 @pytest.fixture(scope="module")

@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import NewPartitions
-from sessions import caught_up, checkpointed, connect, create_source, events, name, notes, rows
-from support import Cluster, eventually
+from sessions import caught_up, checkpointed, create_source, events, name, notes, rows
+from support import Cluster
+from waiting import eventually
 
 from forebay.devstack import DevStack
 from forebay.errors import BadRecordError, OffsetOutOfRangeError, TopicRecreatedError
 from forebay.runtime.session import Session
 
 TIMELESS = "id BIGINT NOT NULL, k STRING, v BIGINT"
-
-
-@pytest.fixture(scope="module")
-def db(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
-    with connect(tmp_path_factory.mktemp("trouble") / "home") as session:
-        yield session
 
 
 def ids(db: Session, view: str) -> list[int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -31,12 +31,6 @@ QUERIES = {
     "many": "SELECT n, ts, window_start, count(*) AS c, sum(x) AS s FROM {s} "
     "GROUP BY n, ts, TUMBLE(ts, INTERVAL '1' MINUTE)",
 }
-
-
-@pytest.fixture(scope="module")
-def db(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
-    with connect(tmp_path_factory.mktemp("partial") / "home") as session:
-        yield session
 
 
 def batched(kinds: Iterable[str], count: int) -> list[list[str]]:
