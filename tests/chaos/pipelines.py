@@ -63,6 +63,10 @@ class Pipeline:
         """Until it has ended by itself, and well."""
         assert self.process.wait(200) == 0, self.log.read_text()
 
+    def await_nothing_left(self) -> None:
+        """The first Spark that ends in order writes its archive of classes, which takes a busy machine its time."""
+        eventually(lambda: not self.remains(), f"nothing is left of {self.log}", timeout=120)
+
     def remains(self) -> list[int]:
         """Processes of the group that still live: without their driver, Spark and its workers must end."""
         found = []

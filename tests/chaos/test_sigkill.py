@@ -20,7 +20,6 @@ from deltalake import DeltaTable
 from pipelines import UNTIL_CAUGHT_UP, Pipeline, last, pipelines
 from sessions import checkpointed
 from support import QUIET, Cluster
-from waiting import eventually
 
 from forebay.catalog import Catalog
 
@@ -144,4 +143,4 @@ def test_each_record_is_in_the_views_once_however_often_the_driver_is_killed(
     assert cluster.committed(GROUP, topic) == checkpointed(home, "plain", topic) == ends
     assert checkpointed(home, "sums", topic) == ends
     for pipeline in killed:
-        eventually(lambda gone=pipeline: not gone.remains(), f"nothing is left of {pipeline.log}")  # type: ignore[misc]
+        pipeline.await_nothing_left()

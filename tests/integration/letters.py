@@ -6,6 +6,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import inside
 from confluent_kafka import Message
 from sessions import create_source, name
 from support import Cluster
@@ -50,7 +51,7 @@ class Case:
         return letters
 
     def letters(self, session: forebay.Session, messages: Sequence[Message]) -> list[Letter]:
-        connector = session._sources.peek(self.source)
+        connector = inside.connector_of(session, self.source)
         rows = RowDecoder(connector.config.schema, connector.options)
         return [
             letter(self.source, bad, ErrorPolicy(), int(time.time() * 1000))

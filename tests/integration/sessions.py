@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import os
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from typing import Any
 from support import Cluster, unique
 
 import forebay
+from forebay.catalog import Catalog
 from forebay.kafka.offsets import Position
 from forebay.runtime import checkpoints
 from forebay.runtime import spark as sparks
@@ -59,6 +61,13 @@ def create_source(
     given = {"brokers": cluster.bootstrap_servers, "topic": topic, "group_id": source, **options}
     listed = ", ".join(f"{key} = '{value}'" for key, value in given.items())
     return f"CREATE SOURCE {source} ({columns}) FROM KAFKA ({listed}) FORMAT JSON"
+
+
+@contextmanager
+def catalog_of(session: forebay.Session) -> Iterator[Catalog]:
+    """The catalog as another process sees it."""
+    with closing(Catalog(session.home / "catalog.db")) as catalog:
+        yield catalog
 
 
 def create_view(session: forebay.Session, query: str) -> str:

@@ -18,6 +18,7 @@ from support import Cluster, unique
 from waiting import eventually, until
 
 from forebay.blackboard import Artifact, KafkaBlackboardStore, Orchestrator, RetryPolicy, feed, replay
+from forebay.blackboard.index import Index
 from forebay.devstack import DevStack
 from forebay.errors import IndexBehindError
 
@@ -102,9 +103,7 @@ def test_foreign_records_in_the_log_are_dead_letters_of_the_agents_that_they_wer
             async with team:
                 await until(lambda: team.stats.total("every").handled == 3, "all three are handled")
                 end = cluster.watermarks(store.topics.artifacts)[0][1]
-                await until(
-                    lambda: team._pools[0].stats().partitions[0].committed == end, "all are committed"
-                )
+                await until(lambda: team.pools[0].stats().partitions[0].committed == end, "all are committed")
             assert seen == [1, 1, 2]
             assert team.stats.refused == store.stats().refused[store.topics.artifacts] == len(junk) + 1
             found = cluster.letters(store.topics.dlq("every"))
@@ -162,7 +161,7 @@ def test_a_topic_that_is_made_anew_while_a_store_runs_is_read_anew(
             made = cluster.admin.create_topics([NewTopic(store.topics.by_id, 1, 1, config=config)])
             await asyncio.to_thread(made[store.topics.by_id].result, 30)
             await asyncio.to_thread(cluster.await_leaders, store.topics.by_id, 1)
-            await until(lambda: store._feed.log_number == 1, "the store notices")
+            await until(lambda: store.stats().replaced == 1, "the store notices")
             new = artifact(7)
             await store.publish(new)
 
@@ -206,7 +205,7 @@ def test_a_kept_index_of_a_log_whose_records_were_deleted_is_made_anew(
         set_policy(cluster, store.topics.by_id, "compact")
         async with board(cluster, prefix, index_path=kept, partitions=1) as again:
             assert [each.payload["n"] for each in await again.list()] == [5]
-            assert again._feed.taken == 1
+            assert again.stats().fed == 1
 
     run(work())
 
@@ -246,7 +245,7 @@ def test_an_index_that_is_ahead_of_a_truncated_log_is_made_anew_by_itself_runnin
                 await store.publish(artifact(n))
             assert len(await store.list()) == 5
             await asyncio.to_thread(truncate, mortal_broker, store.topics.by_id)
-            await until(lambda: store._feed.log_number == 1, "the running store notices")
+            await until(lambda: store.stats().replaced == 1, "the running store notices")
             async with board(cluster, prefix, partitions=1) as other:
                 await other.publish(new)
             await until(lambda: only(store, [new]), "only what is in the log is there")
@@ -270,14 +269,14 @@ def test_a_feed_that_fails_says_why_and_goes_on(cluster: Cluster, monkeypatch: p
 
     async def work() -> None:
         async with board(cluster, partitions=1, read_timeout_ms=20_000) as store:
-            apply, full = store._index.apply, True
+            apply, full = Index.apply, True
 
             def on_a_full_disk(*given: Any) -> None:
                 if full:
                     raise OSError(28, "No space left on device")
                 apply(*given)
 
-            monkeypatch.setattr(store._index, "apply", on_a_full_disk)
+            monkeypatch.setattr(Index, "apply", on_a_full_disk)
             await store.publish(artifact(1))
             with pytest.raises(IndexBehindError, match="No space left on device"):
                 await store.list()

@@ -22,6 +22,7 @@ from forebay.blackboard import (
     KafkaBlackboardStore,
     feed,
 )
+from forebay.blackboard.artifact import PlainCodec
 from forebay.errors import (
     AlreadyRunningError,
     ArtifactError,
@@ -87,7 +88,7 @@ def test_another_process_sees_it_and_an_index_that_was_kept_goes_on_where_it_sto
             await writer.publish(third)
             async with board(cluster, prefix, index_path=kept) as again:
                 assert await again.list() == [replace(first, version=2), second, third]
-                assert again._feed.taken == 2  # what is new, and not all again
+                assert again.stats().fed == 2  # what is new, and not all again
 
     run(work())
 
@@ -277,7 +278,7 @@ def test_an_open_transaction_hides_its_artifacts_and_a_read_says_what_it_waits_f
             hidden = artifact(1)
             producer = cluster.transactional_producer()
             producer.begin_transaction()
-            for record in store.records_of(store._codec.document(hidden)):
+            for record in store.records_of(PlainCodec().document(hidden)):
                 producer.produce(record.topic, record.value, record.key)
             producer.flush(30)
             assert await store.get(hidden.id, consistency="latest") is None

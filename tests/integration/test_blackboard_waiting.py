@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 from uuid import uuid4
 
+import inside
 import pytest
 from boards import artifact, board, run
 from support import Cluster
@@ -73,7 +74,7 @@ def test_a_look_at_one_artifact_or_mark_does_not_wait_for_a_long_search(cluster:
             marks, searching, over = store.marks(), threading.Event(), threading.Event()
 
             def search() -> None:
-                with store._index.moment():
+                with inside.moment_of(store):
                     searching.set()
                     over.wait(20)
 
@@ -99,16 +100,16 @@ def test_own_marks_are_let_go_a_few_at_a_time(cluster: Cluster, monkeypatch: pyt
     async def work() -> None:
         async with board(cluster, partitions=1) as store:
             marks, ids = store.marks(), [str(uuid4()) for _ in range(300)]
-            await store._write(
-                [marks.mark(each, "web", "", ("t", 0, 1), {"result": "done"}) for each in ids[:200]]
+            await inside.write_records(
+                store, [marks.mark(each, "web", "", ("t", 0, 1), {"result": "done"}) for each in ids[:200]]
             )
             await store.list()
             for each in ids:
                 marks.made(each, "web", "", store)
             # Those that the index does not have are kept, however many others are let go.
             assert [each for each in ids[200:] if await marks.has(each, "web", "", None)] == []
-            assert len(marks._fresh) <= 160
-            assert {f"{each}:web".encode() for each in ids[200:]} <= set(marks._fresh)
+            assert len(inside.fresh_marks(marks)) <= 160
+            assert {f"{each}:web".encode() for each in ids[200:]} <= set(inside.fresh_marks(marks))
 
     run(work())
 

@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import time
+from contextlib import closing
 from pathlib import Path
 
 import fresh
@@ -18,7 +19,7 @@ from sessions import connect, create_source, name
 from support import Cluster
 from typer.testing import CliRunner
 
-from forebay.catalog import BatchRecord
+from forebay.catalog import BatchRecord, Catalog
 from forebay.cli.dlq import dlq_app
 from forebay.connectors.contract import Stretch
 
@@ -168,8 +169,8 @@ def test_a_remedy_repeats_the_flags_that_were_given(home: Home) -> None:
 
 
 def test_stats_name_what_the_rate_limit_kept_out_and_the_command_that_recovers_it(home: Home) -> None:
-    with connect(home.path) as session:
-        session._catalog.record_batch(kept_out(home.case))
+    with closing(Catalog(home.path / "catalog.db")) as catalog:
+        catalog.record_batch(kept_out(home.case))
     said = home.both("stats", "--source", home.case.source)
     assert "7 more bad records" in said.stderr
     assert f"forebay dlq recover --source {home.case.source}" in said.stderr

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Producer
-from sessions import PATIENCE_S, caught_up, connect, name, rows
+from sessions import PATIENCE_S, catalog_of, caught_up, connect, name, rows
 from support import QUIET, Cluster, unique
 from waiting import eventually
 
@@ -49,7 +49,8 @@ def good(numbers: range) -> list[bytes]:
 
 def counts(session: forebay.Session, source: str) -> tuple[int, int, int, int]:
     """errors_total, dlq_total, skipped, rate_limited."""
-    [found] = [each for each in session._catalog.source_errors() if each.source_name == source]
+    with catalog_of(session) as catalog:
+        [found] = [each for each in catalog.source_errors() if each.source_name == source]
     return found.errors_total, found.dlq_total, found.skipped, found.rate_limited
 
 
@@ -286,7 +287,8 @@ def test_the_limit_holds_over_all_tasks_and_what_it_keeps_out_is_in_the_ledger(
         caught_up(db)
         took_s = time.monotonic() - began
         errors, routed, skipped, limited = counts(db, source)
-        ledger = db._catalog.ledger(source)
+        with catalog_of(db) as catalog:
+            ledger = catalog.ledger(source)
         assert sorted(rows(db, f"SELECT id FROM {source}_v")) == [(n,) for n in range(200)]
         assert (errors, skipped) == (200, 0)
         assert routed + limited == 200
@@ -324,11 +326,9 @@ def test_letters_of_all_tasks_together_come_at_the_rate_within_a_tenth(
         writing.start()
         try:
             eventually(
-                lambda: any(each.rate_limited for each in db._catalog.source_errors()),
-                "the limit is reached", PATIENCE_S,
-            )  # fmt: skip
-            over = time.monotonic() + window_s
-            eventually(lambda: time.monotonic() > over, "the window is over", window_s + 5)
+                lambda: any(each.rate_limited for each in db.sources()), "the limit is reached", PATIENCE_S
+            )
+            time.sleep(window_s)  # a rate is what is tested: it takes a time to see it
         finally:
             ended.set()
             writing.join()

@@ -39,7 +39,7 @@ from forebay.devstack import DevStack
 stack = DevStack(registry=True)
 starter = threading.Thread(target=stack.start)  # a thread that ends must not take the JVMs with it
 starter.start(); starter.join()
-print(stack.broker.process.pid, stack.registry.process.pid, stack._temporary, flush=True)
+print(stack.broker.process.pid, stack.registry.process.pid, stack.broker.directory.parent, flush=True)
 sys.stdin.read()
 """
 RESOLVE = """

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import inside
 import letters as make
 import pytest
 from confluent_kafka import TopicPartition
@@ -17,8 +18,8 @@ from support import Cluster
 from waiting import eventually
 
 import forebay
-from forebay.deadletter import replay as replay_module
 from forebay.deadletter.letter import Letter
+from forebay.deadletter.outcomes import Outcomes
 from forebay.deadletter.replay import Unsure
 
 
@@ -229,7 +230,7 @@ def test_a_topic_that_does_not_exist_is_not_made(session: forebay.Session, case:
 def test_two_replays_at_once_are_one_and_a_refusal(session: forebay.Session, case: Case) -> None:
     case.fail(session, [BROKEN])
     letters = session.dead_letters(case.source)
-    with letters._alone("replay"), pytest.raises(forebay.errors.AlreadyRunningError):
+    with inside.alone(letters, "replay"), pytest.raises(forebay.errors.AlreadyRunningError):
         letters.replay()
     assert letters.replay().sent == 1
 
@@ -244,15 +245,14 @@ def test_a_replay_that_died_is_taken_up_where_it_was(
 ) -> None:
     """Dead after its intent was written down: nothing was sent. Dead before its end was: everything was."""
     case.fail(session, [BROKEN, NO_ID, TEXT_PRICE])
-    outcomes = session._outcomes
-    real = {"intend": outcomes.intend, "settle": outcomes.settle}
+    real = {"intend": Outcomes.intend, "settle": Outcomes.settle}
 
     def dying(*given: Any) -> None:
         if crash == "intend":
             real["intend"](*given)
         raise _KilledError
 
-    monkeypatch.setattr(outcomes, crash, dying)
+    monkeypatch.setattr(Outcomes, crash, dying)
     with pytest.raises(_KilledError):
         session.dead_letters(case.source).replay()
     monkeypatch.undo()
@@ -274,15 +274,8 @@ def test_what_another_transaction_hides_is_waited_for(
     other.produce(case.topic, GOOD, partition=0)
     other.flush(30)
 
-    def dying(*given: Any) -> None:
-        raise _KilledError
-
-    monkeypatch.setattr(session._outcomes, "settle", dying)
-    with pytest.raises(_KilledError):
-        session.dead_letters(case.source).replay()
-    monkeypatch.undo()
+    killed_before_it_wrote_down_what_it_sent(session, case, monkeypatch)
     looks: list[int] = []
-    real = replay_module._look
 
     def looking(*given: Any) -> Any:
         looks.append(1)
@@ -290,7 +283,7 @@ def test_what_another_transaction_hides_is_waited_for(
             other.commit_transaction(30)
         return real(*given)
 
-    monkeypatch.setattr(replay_module, "_look", looking)
+    real = inside.break_replay(monkeypatch, "look", looking)
     report = session.dead_letters(case.source).replay()
     assert (report.sent, report.found) == (0, 1)
     assert len(looks) >= 2
@@ -303,7 +296,7 @@ def killed_before_it_wrote_down_what_it_sent(
         raise _KilledError
 
     with monkeypatch.context() as patched:
-        patched.setattr(session._outcomes, "settle", dying)
+        patched.setattr(Outcomes, "settle", dying)
         with pytest.raises(_KilledError):
             session.dead_letters(case.source).replay(to=to)
 
@@ -393,10 +386,10 @@ def test_a_compacted_topic_that_never_had_a_killed_replay_has_it_sent(
 
     with monkeypatch.context() as patched:
         if reached == "nothing":
-            real = session._outcomes.intend
-            patched.setattr(session._outcomes, "intend", lambda *given: (real(*given), dying()))
+            real = Outcomes.intend
+            patched.setattr(Outcomes, "intend", lambda *given: (real(*given), dying()))
         else:
-            patched.setattr(replay_module, "_commit", dying)
+            inside.break_replay(patched, "commit", dying)
         with pytest.raises(_KilledError):
             session.dead_letters(case.source).replay(to=target)
     case.cluster.produce(target, [GOOD], key=b"other")
@@ -450,13 +443,7 @@ def test_what_nobody_can_tell_any_more_is_asked_and_not_guessed(
 ) -> None:
     case.fail(session, [BROKEN], partition=0)
 
-    def dying(*given: Any) -> None:
-        raise _KilledError
-
-    monkeypatch.setattr(session._outcomes, "settle", dying)
-    with pytest.raises(_KilledError):
-        session.dead_letters(case.source).replay()
-    monkeypatch.undo()
+    killed_before_it_wrote_down_what_it_sent(session, case, monkeypatch)
     case.cluster.records(case.topic)
     [deleted] = case.cluster.admin.delete_records([TopicPartition(case.topic, 0, -1)]).values()
     deleted.result(30)

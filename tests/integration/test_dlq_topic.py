@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import inside
 import letters as make
 import pytest
 from pools import pool_on, run_until
@@ -156,8 +157,8 @@ def test_letters_in_python_need_no_source(board: Board) -> None:
         letters = session.dead_letters(name, topic=board.dlq, options=options)
         assert [entry.letter.value for entry in letters] == [b"bad"]
         # What was sent on one cluster says nothing about a pool of that name on another.
-        admin = Admin(letters._owner.options)
-        assert letters._owner.key == f"{name}@{admin.id()}"
+        admin = Admin(inside.owner_of(letters).options)
+        assert inside.owner_of(letters).key == f"{name}@{admin.id()}"
         admin.close()
 
 

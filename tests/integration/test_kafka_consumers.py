@@ -10,6 +10,7 @@ import warnings
 from collections.abc import Iterator
 from typing import Any
 
+import inside
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 from support import Cluster, kafka_source, numbers
@@ -148,6 +149,6 @@ def test_a_forked_process_can_close_the_cache_even_when_a_thread_held_its_lock(
 ) -> None:
     with cache.borrow(settings):
         pass
-    with cache._lock:
+    with inside.held_lock(cache):
         assert in_child(lambda: cache.close() or cache.idle()) == 0
     assert cache.idle() == 1

@@ -8,6 +8,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import inside
 import pytest
 from guarded import PASSWORD, RECORDS, Guarded, set_scram_password
 from support import read
@@ -64,7 +65,7 @@ def test_every_record_is_read_once(
     guarded: Guarded, kafka_source: MakeSource, monkeypatch: pytest.MonkeyPatch, kind: str, reader: str
 ) -> None:
     if reader == "native":
-        monkeypatch.delattr("forebay.kafka.connector._read_plain")  # it must do without
+        inside.forbid_the_plain_reader(monkeypatch)  # it must do without
     source = kafka_source(guarded.options(kind))
     source.open()
     opened = NativeReader.open([], RowDecoder(source.config.schema, source.options), source.options)

@@ -6,6 +6,7 @@ import json
 import os
 from typing import Any
 
+import inside
 import psutil
 import pyarrow as pa
 import pytest
@@ -116,7 +117,7 @@ def test_both_readers_skip_double_and_key_the_same_records(
         return rows, bad, sum(b.skipped for b in batches), sum(b.extra for b in batches)
 
     with monkeypatch.context() as alone:
-        alone.delattr("forebay.kafka.connector._read_plain")
+        inside.forbid_the_plain_reader(alone)
         first = everything()
     plainly()
     assert first == everything()

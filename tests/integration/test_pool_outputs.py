@@ -24,6 +24,7 @@ from forebay.errors import (
     UnknownTopicError,
 )
 from forebay.pool import Record
+from forebay.pool.lease import Lease
 from forebay.pool.pool import State
 
 COUNT = 60
@@ -229,7 +230,8 @@ def test_a_pool_whose_polling_thread_fails_ends_with_the_reason_though_nobody_wa
     async def main() -> None:
         pool = pool_on(cluster, topic)
         await pool.start(handle_nothing)
-        monkeypatch.setattr(pool._feed, "_receive", lambda messages: 1 // 0)
+        monkeypatch.setattr(Lease, "receive", lambda *given: 1 // 0)
+        await asyncio.to_thread(cluster.produce, topic, [b"x"])
         await until(lambda: pool.state is State.stopped, "it is stopped by itself")
         with pytest.raises(ForebayError, match="ZeroDivisionError"):
             await pool.wait()

@@ -220,7 +220,7 @@ def test_a_handler_slower_than_max_poll_interval_does_not_lose_the_partition(clu
     )
     asyncio.run(run_until(pool, handle, lambda: len(handled.offsets) == 30))
     assert set(handled.offsets.values()) == {1}
-    assert pool._feed.rebalances == 1
+    assert pool.stats().rebalances == 1
     assert committed(cluster, pool, topic) == {0: 30}
 
 

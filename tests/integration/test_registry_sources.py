@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import inside
 import pyarrow as pa
 import pytest
 import sessions
@@ -32,7 +33,6 @@ from forebay.errors import (
 )
 from forebay.formats.protobuf_files import add_files
 from forebay.formats.protobuf_schema import registered_files
-from forebay.kafka import native_reader
 from forebay.pool import Record
 
 FIELDS: list[Any] = [{"name": "id", "type": "long"}, {"name": "price", "type": "int"}]
@@ -79,7 +79,7 @@ def kafka(stack: Stack) -> Cluster:
 @pytest.fixture(autouse=True)
 def nothing_is_for_python_alone(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
     """Every format behind a registry, and every key, is one that the native reader knows."""
-    native_reader._say_once.cache_clear()
+    inside.forget_what_was_said()
     yield
     assert [found.message for found in caplog.records if "native reader is left out" in found.message] == []
 

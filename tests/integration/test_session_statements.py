@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import inside
 import pytest
 from sessions import caught_up, create_source, events, name, notes, rows
 from support import Cluster
@@ -165,7 +166,7 @@ def test_secrets_appear_nowhere(
         "DESCRIBE EXTENDED VIEW guarded_view", "EXPLAIN SELECT * FROM guarded", f"EXPLAIN {good}",
     )]  # fmt: skip
     told += [repr(db.sources()), repr(db.lag()), repr(db.queries())]
-    connector = db._sources.connector("guarded")
+    connector = inside.connector_of(db, "guarded", opened=True)
     told += [repr(connector.config), repr(connector), repr(connector.options), repr(connector.health_check())]
     wrong = (
         good.replace("guarded", "another").replace("topic = ", "topicc = "),

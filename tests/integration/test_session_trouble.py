@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inside
 import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import NewPartitions
@@ -82,8 +83,7 @@ def test_records_that_are_gone_before_they_were_read_are_named_exactly(db: Sessi
     db.execute(strict)
     db.execute(f"CREATE MATERIALIZED VIEW {view} AS SELECT id FROM {source}")
     caught_up(db)
-    db._views.running[view].stop()
-    db._views.running.pop(view)
+    inside.end_query(db, view)
     cluster.produce(topic, events(range(10, 30)), partition=0)
     cluster.admin.delete_records([TopicPartition(topic, 0, 25)])[TopicPartition(topic, 0)].result(30)
 
@@ -130,8 +130,7 @@ def test_with_leave_to_lose_the_view_goes_on_and_the_ranges_are_kept(db: Session
     create = f"CREATE MATERIALIZED VIEW {view} AS SELECT id FROM {source}"
     db.execute(create)
     caught_up(db)
-    db._views.running[view].stop()
-    db._views.running.pop(view)
+    inside.end_query(db, view)
     cluster.produce(topic, events(range(10, 30)))
     cluster.admin.delete_records([TopicPartition(topic, 0, 25)])[TopicPartition(topic, 0)].result(30)
     db.execute(create)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from itertools import pairwise
 from typing import Any
 
+import inside
 import pytest
 from protocol_server import (
     AUTHENTICATE,
@@ -52,7 +53,7 @@ def server() -> Iterator[ProtocolServer]:
 
 @pytest.fixture(autouse=True)
 def _afresh() -> Iterator[None]:
-    native_reader._say_once.cache_clear()
+    inside.forget_what_was_said()
     yield
     native.cache_clear()
     CACHE.close()  # they would look for a server that is gone
@@ -68,7 +69,7 @@ def choose(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
             native.cache_clear()
         else:
             pytest.importorskip("forebay_native", reason="the native reader is not built (make setup)")
-            monkeypatch.delattr("forebay.kafka.connector._read_plain")
+            inside.forbid_the_plain_reader(monkeypatch)
 
     return chosen
 
@@ -335,17 +336,13 @@ def test_what_is_unknown_is_left_to_librdkafka_from_where_reading_stopped(
     why: str,
 ) -> None:
     pytest.importorskip("forebay_native", reason="the native reader is not built (make setup)")
-    from forebay.kafka import connector
-
     left: list[Any] = []
-    plain = connector._read_plain
 
-    def library(ranges: Any, *rest: Any) -> Any:
+    def look(ranges: Any) -> None:
         server.on_fetch = lambda _: None  # this one understands it
         left.extend(ranges)
-        return plain(ranges, *rest)
 
-    monkeypatch.setattr(connector, "_read_plain", library)
+    inside.watch_the_plain_reader(monkeypatch, look)
     server.on_fetch = first_then(lambda _: answer)
     with caplog.at_level(logging.WARNING, "forebay.native"):
         assert read(server) == ALL

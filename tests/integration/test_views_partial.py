@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
-from sessions import caught_up, connect, name, rows
+from sessions import catalog_of, caught_up, connect, name, rows
 from support import Cluster
 
 from forebay.errors import QueryFailedError
@@ -71,7 +71,8 @@ def source_of(db: Session, cluster: Cluster, records: list[str], columns: str = 
 
 
 def is_added_up(db: Session, view: str) -> bool:
-    known = db._catalog.get(view)
+    with catalog_of(db) as catalog:
+        known = catalog.get(view)
     assert known is not None
     return bool(known.detail.get("partial"))
 

@@ -161,7 +161,10 @@ def test_what_an_older_version_wrote_down_is_still_known(tmp_path: Path) -> None
                 assert outcomes.of("s", replace(letter(b"xx"), topic_id=id)) == OPEN
             assert outcomes.intents("s") == [Intent("q", "t", {0: 3}, {Identity("t", 0, 7): "m"}, "")]
             found = {
-                row[0] for row in outcomes._db.execute("SELECT name FROM sqlite_master WHERE type = 'index'")
+                row[0]
+                for row in sqlite3.connect(path).execute(
+                    "SELECT name FROM sqlite_master WHERE type = 'index'"
+                )
             }
             assert {"dead_letter_replays", "dead_letter_states"} <= found
         finally:

@@ -12,11 +12,13 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
+import inside
 import pytest
 from crews import Message, assert_each_once_in_order, crash, done, received
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from forebay import testing
 from forebay.errors import BadRecordError, HandlerTimeoutError, OptionConflictError, OutputError
 from forebay.pool import Record
 from forebay.pool.adaptive import Adaptive
@@ -29,7 +31,6 @@ from forebay.pool.handlers import Adapted
 from forebay.pool.lease import Lease
 from forebay.pool.loop import run
 from forebay.pool.options import bind
-from forebay.pool.outputs import Outbox
 from forebay.pool.threads import DaemonThreads
 
 # -- order -------------------------------------------------------------------------------------------
@@ -69,7 +70,7 @@ def test_whatever_fails_every_record_is_done_and_lanes_keep_their_order(
 
         def failed(record: Record, error: BaseException) -> None:
             assert isinstance(error, ValueError)
-            record._attempts = record.attempt
+            inside.fail_attempt(record)
             loop.call_later(0.001, crew.again, record)
 
         more: dict[str, Any] = {"crashed": crash, "order": order, "limit": workers}
@@ -303,11 +304,11 @@ def test_a_hanging_thread_does_not_keep_the_program_from_ending() -> None:
 
 
 def test_a_record_survives_pickling_with_its_decoded_value() -> None:
-    record = Record(Message(5, b"k"), None)
-    record._value = {"id": 1}
-    record._attempts = 2
+    record = testing.record({"id": 1}, key="k", topic="t", offset=5, timestamp=7)
+    inside.fail_attempt(record)
+    inside.fail_attempt(record)
     copy = pickle.loads(pickle.dumps(record))
-    assert (copy.topic, copy.partition, copy.offset, copy.key, copy.raw) == ("t", 0, 5, b"k", b"5")
+    assert (copy.topic, copy.partition, copy.offset, copy.key, copy.raw) == ("t", 0, 5, b"k", b'{"id":1}')
     assert (copy.value, copy.attempt, copy.timestamp, copy.headers) == ({"id": 1}, 3, 7, [])
 
 
@@ -374,20 +375,20 @@ def test_what_cannot_be_sent_is_refused_at_once_and_nothing_of_it_is_kept(
     given: dict[str, Any], reason: str
 ) -> None:
     record = Record(Message(0), None)
-    record._outbox = Outbox(1000)
+    outbox = inside.give_outbox(record, 1000)
     with pytest.raises(OutputError, match=reason):
         record.send(**{"topic": "t", "value": b"v", **given})
-    assert record._outbox.messages == []
+    assert outbox.messages == []
 
 
 def test_what_can_be_sent_is_bytes_from_then_on() -> None:
     record = Record(Message(0), None)
-    record._outbox = Outbox(1000)
+    outbox = inside.give_outbox(record, 1000)
     value = bytearray(b"v")
     record.send("t", value, key="ä", headers=[("h", "x"), ("n", None)], partition=3)  # type: ignore[arg-type]
     value[:] = b"changed"
     record.send("t", None)
-    assert record._outbox.messages == [
+    assert outbox.messages == [
         {
             "topic": "t",
             "value": b"v",

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import inside
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
@@ -154,7 +155,7 @@ def test_where_a_view_starts_is_on_the_disk_before_its_first_batch(
         session.execute("CREATE SOURCE numbers (n BIGINT) FROM DATAGEN ()")
         statement = sql.parse_one("CREATE MATERIALIZED VIEW v AS SELECT n FROM numbers")
         assert isinstance(statement, sql.CreateView)
-        starts, _ = session._views._starts(statement, ["numbers"])
+        starts = inside.starts_of(session, statement, ["numbers"])
     left = disk.after_power_failure(home, tmp_path / "left")
     assert json.loads((left / "views" / "v" / "start.json").read_text()) == starts
 
