@@ -126,7 +126,7 @@ def test_members_that_come_and_go_lose_no_record_and_never_stall(cluster: Cluste
         while not ended.is_set():
             pool = member()
             await pool.start(handle)
-            await asyncio.sleep(chance.uniform(1, 5))
+            await asyncio.sleep(chance.uniform(1, 5))  # the moment is what is random here
             await pool.stop()
             await pool.wait()
 
@@ -149,7 +149,7 @@ def test_members_that_come_and_go_lose_no_record_and_never_stall(cluster: Cluste
         jobs = [produce(ended), *(come_and_go(ended) for _ in range(MEMBERS - 1))]
         tasks = [asyncio.ensure_future(job) for job in jobs]
         watching = asyncio.ensure_future(watch(ended))
-        await asyncio.sleep(STORM_S / 2)
+        await asyncio.sleep(STORM_S / 2)  # how long it goes on is what is chosen
         ended.set()
         await asyncio.gather(*tasks)
         longest = await watching

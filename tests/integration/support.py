@@ -200,6 +200,15 @@ class Cluster:
         finally:
             consumer.close()
 
+    def committed_metadata(self, group: str, topic: str) -> dict[int, str]:
+        """What is kept with the group's committed offsets."""
+        consumer = self.consumer(group)
+        try:
+            asked = [TopicPartition(topic, number) for number in sorted(self.watermarks(topic))]
+            return {found.partition: found.metadata or "" for found in consumer.committed(asked, timeout=10)}
+        finally:
+            consumer.close()
+
     def commit(self, group: str, topic: str, offsets: Mapping[int, int]) -> None:
         """Commit offsets for a group, as another consumer of it would have."""
         consumer = self.consumer(group)

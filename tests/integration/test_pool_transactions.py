@@ -16,7 +16,7 @@ import pytest
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from pools import committed, ends, pool_on, run_until
 from support import Cluster, unique
-from waiting import until
+from waiting import eventually, until
 
 from forebay.errors import ConnectorStateError, OptionConflictError, PoolStateError, TransactionError
 from forebay.pool import Pool, Record
@@ -165,24 +165,24 @@ def test_sigkill_at_random_moments_leaves_each_output_exactly_once(cluster: Clus
     count = 6000
     cluster.produce(topic, (b"%d" % n for n in range(count)))
     random.seed(3)
+
+    def committed_so_far() -> int:
+        return sum(max(0, offset) for offset in cluster.committed(group, topic).values())
+
     for kill in range(4):
         member = subprocess.Popen(
             [sys.executable, "-c", MEMBER, cluster.bootstrap_servers, topic, group, out, group]
         )
         if kill == 3:
             break
-        before, deadline = sum(cluster.committed(group, topic).values()), time.monotonic() + 30
-        while sum(cluster.committed(group, topic).values()) == before and time.monotonic() < deadline:
-            time.sleep(0.05)
-        time.sleep(random.random() * 0.3)
+        before = committed_so_far()
+        eventually(lambda seen=before: committed_so_far() > seen, "it commits")  # type: ignore[misc]
+        time.sleep(random.random() * 0.3)  # the moment is what is random here
         os.kill(member.pid, signal.SIGKILL)
         member.wait()
     try:
-        deadline = time.monotonic() + 60
-        while sum(max(0, n) for n in cluster.committed(group, topic).values()) < count:
-            assert time.monotonic() < deadline
-            assert member.poll() is None
-            time.sleep(0.1)
+        eventually(lambda: committed_so_far() >= count or member.poll() is not None, "all is committed", 60)
+        assert member.poll() is None
     finally:
         member.terminate()
         member.wait(20)

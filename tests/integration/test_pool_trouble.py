@@ -95,12 +95,10 @@ def test_metadata_that_the_broker_finds_too_large_is_cut_and_the_offset_is_commi
     )  # fmt: skip
 
     def is_committed() -> bool:
-        return pool.stats().commit_failures > 0 and any(
-            lease.committed is not None and 1000 < len(lease.committed[1]) <= 4096
-            for lease in pool._feed.leases.values()
-        )
+        written = len(cluster.committed_metadata(pool.options["group.id"], topic)[0])
+        return pool.stats().commit_failures > 0 and 1000 < written <= 4096
 
-    asyncio.run(run_until(pool, handle, is_committed))
+    asyncio.run(run_until(pool, handle, lambda: asyncio.to_thread(is_committed)))
     assert committed(cluster, pool, topic) == {0: 0}
 
 
@@ -141,9 +139,8 @@ def test_an_idle_pool_commits_nothing_and_does_not_move_the_group(cluster: Clust
     async def main() -> None:
         await pool.start(Handled())
         await until(lambda: pool.stats().partitions, "the partition is assigned")
-        await asyncio.sleep(
-            1
-        )  # five commit intervals in which nothing must happen: there is no event to wait for
+        # Five commit intervals in which nothing must happen: there is no event to wait for.
+        await asyncio.sleep(1)
         assert pool.stats().commits == 0
         await pool.stop()
 
@@ -206,7 +203,7 @@ def test_a_handler_slower_than_max_poll_interval_does_not_lose_the_partition(clu
 
     async def handle(record: Record) -> None:
         if record.offset == 0:
-            await asyncio.sleep(8)
+            await asyncio.sleep(8)  # longer than `max.poll.interval.ms`, which brokers take from 6 s on
         await handled(record)
 
     pool = pool_on(
@@ -337,12 +334,12 @@ def test_a_broker_that_is_killed_or_frozen_costs_no_record_and_no_restart(mortal
         process = mortal_broker.broker.process
         assert process is not None
         os.kill(process.pid, signal.SIGSTOP)
+        seen, commits = len(handled.offsets), pool.stats().commits
         try:
-            await asyncio.sleep(3)  # frozen for as long: what is queued is handled meanwhile
+            await until(lambda: len(handled.offsets) > seen + 1000, "what was fetched is handled meanwhile")
         finally:
             os.kill(process.pid, signal.SIGCONT)
-        seen = len(handled.offsets)
-        await until(lambda: len(handled.offsets) > seen, "it goes on after the freeze")
+        await until(lambda: pool.stats().commits > commits, "it goes on after the freeze")
         await asyncio.to_thread(mortal_broker.kill_broker)
         await asyncio.to_thread(mortal_broker.start_broker)
         await until(lambda: len(handled.offsets) == 6000, "all is handled", 60)

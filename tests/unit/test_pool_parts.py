@@ -17,6 +17,7 @@ import pytest
 from crews import Message, assert_each_once_in_order, crash, done, received
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from waiting import eventually, until
 
 from forebay import testing
 from forebay.errors import BadRecordError, HandlerTimeoutError, OptionConflictError, OutputError
@@ -104,11 +105,9 @@ def test_as_many_handlers_as_there_are_workers_are_at_work_and_no_more() -> None
         await done(crew, 500)
         assert most == 50
         crew.limit = 5
-        while len(crew.slots) > 5:
-            await asyncio.sleep(0.001)
+        await until(lambda: len(crew.slots) <= 5, "those beyond the limit leave")
         await done(crew, 1000)
-        while crew.slots:
-            await asyncio.sleep(0.001)
+        await until(lambda: not crew.slots, "all leave when there is nothing to do")
 
     asyncio.run(main())
 
@@ -285,8 +284,7 @@ def test_threads_are_no_more_than_asked_for_and_a_failure_is_the_callers() -> No
         return "ok"
 
     futures = [threads.submit(job, True) for _ in range(10)]
-    while len(names) < 3:
-        time.sleep(0.001)
+    eventually(lambda: len(names) == 3, "three threads are at work")
     gate.set()
     assert [future.result(10) for future in futures] == ["ok"] * 10
     with pytest.raises(ZeroDivisionError):
