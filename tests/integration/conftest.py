@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable, Iterator
 from typing import Protocol
 
@@ -53,6 +54,14 @@ def mortal_broker(_mortal: DevStack) -> DevStack:
     admin = Cluster(_mortal).admin
     eventually(lambda: admin.list_topics(timeout=10).brokers, "it has its place in the cluster")
     return _mortal
+
+
+@pytest.fixture
+def nowhere() -> Iterator[str]:
+    """An address that refuses connections, and that nobody else can take meanwhile: it is bound, and not listened at."""
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        yield f"127.0.0.1:{bound.getsockname()[1]}"
 
 
 @pytest.fixture(scope="session")

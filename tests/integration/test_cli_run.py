@@ -127,8 +127,9 @@ def test_a_cold_run_says_from_the_first_second_what_it_waits_for(
     began = time.monotonic()
     assert process.stderr is not None
     first = process.stderr.readline()
-    assert time.monotonic() - began < 3  # a Python that starts on a busy machine; Spark takes longer
+    first_s = time.monotonic() - began
     _, words = process.communicate(timeout=150)
+    assert first_s < (time.monotonic() - began) / 3  # long before Spark is there, however busy the machine
     assert process.returncode == 0, words
     assert [line for line in (first + words).splitlines() if line.endswith("…") or "catching up" in line] == [
         "loading …",

@@ -78,11 +78,12 @@ def test_an_id_that_is_not_there_is_looked_for_again_and_then_refused(url: str) 
         here.schema(4711)
     assert caught.value.kind == "UnknownSchemaId"
     assert url in caught.value.message
-    assert time.monotonic() - started >= 0.7  # 100, 200, 400 ms
+    first_s = time.monotonic() - started
+    assert first_s >= 0.7  # 100, 200, 400 ms
     again = time.monotonic()
     with pytest.raises(RecordError):
         here.schema(4711)
-    assert time.monotonic() - again < 0.1  # not once more for every record
+    assert time.monotonic() - again < first_s / 2  # not once more for every record
 
 
 def test_a_new_version_is_seen_when_the_old_answer_is_too_old(

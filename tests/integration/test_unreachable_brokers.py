@@ -20,7 +20,6 @@ from guarded import Guarded
 from registry_guard import certificate as pem_certificate
 from terminals import terminal
 
-from forebay.devstack.ports import free_ports
 from forebay.errors import AuthError, ConnectorError, ForebayError, UnreachableError, WrongProtocolError
 from forebay.kafka.admin import Cluster as Brokers
 from forebay.kafka.options import KAFKA
@@ -30,11 +29,6 @@ from forebay.registry.client import Registry
 PATIENCE_S = 5.0
 GIVEN_UP_S = PATIENCE_S + 4  # a try in flight ends, and a busy machine takes its time
 WRONG = "battery-staple"
-
-
-@pytest.fixture
-def nowhere() -> str:
-    return f"127.0.0.1:{free_ports(1)[0]}"
 
 
 @pytest.fixture
