@@ -135,6 +135,13 @@ def plainly(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], None]]:
     native.cache_clear()
 
 
+@pytest.fixture(params=["native", "plain"])
+def either_decoder(request: pytest.FixtureRequest, plainly: Callable[[], None]) -> None:
+    """The test runs with the native reader, and without it."""
+    if request.param == "plain":
+        plainly()
+
+
 @pytest.fixture
 def spans(monkeypatch: pytest.MonkeyPatch) -> InMemorySpanExporter:
     """A tracer provider for one test: OpenTelemetry's own global one can be set only once."""

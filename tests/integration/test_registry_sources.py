@@ -129,12 +129,8 @@ def everything(given: dict[str, str], schema: pa.Schema) -> tuple[list[Any], lis
     return found
 
 
-@pytest.mark.parametrize("decoder", ["native", "plain"])
-def test_three_schema_ids_in_one_topic_and_one_batch(
-    stack: Stack, kafka: Cluster, plainly: Any, decoder: str
-) -> None:
-    if decoder == "plain":
-        plainly()
+@pytest.mark.usefixtures("either_decoder")
+def test_three_schema_ids_in_one_topic_and_one_batch(stack: Stack, kafka: Cluster) -> None:
     topic = kafka.make_topic(1)
     kafka.produce(topic, orders(stack, topic, rounds=50))
     rows, rejected = everything(options(kafka, topic), COLUMNS)
@@ -163,12 +159,8 @@ def message_type(text: str) -> Any:
     return message_factory.GetMessageClass(pool[-1].message_types_by_name["Order"])
 
 
-@pytest.mark.parametrize("decoder", ["native", "plain"])
-def test_protobuf_of_the_confluent_serializer_with_two_schema_ids(
-    stack: Stack, kafka: Cluster, plainly: Any, decoder: str
-) -> None:
-    if decoder == "plain":
-        plainly()
+@pytest.mark.usefixtures("either_decoder")
+def test_protobuf_of_the_confluent_serializer_with_two_schema_ids(stack: Stack, kafka: Cluster) -> None:
     topic = kafka.make_topic(1)
     context = SerializationContext(topic, MessageField.VALUE)
     body = "message Note { string text = 1; } message Order { int64 id = 1; double amount = 2; %s }"
@@ -188,10 +180,8 @@ def test_protobuf_of_the_confluent_serializer_with_two_schema_ids(
     assert [bad.kind for bad in rejected] == ["UnknownSchemaId"]
 
 
-@pytest.mark.parametrize("decoder", ["native", "plain"])
-def test_keys_name_their_schemas_too(stack: Stack, kafka: Cluster, plainly: Any, decoder: str) -> None:
-    if decoder == "plain":
-        plainly()
+@pytest.mark.usefixtures("either_decoder")
+def test_keys_name_their_schemas_too(stack: Stack, kafka: Cluster) -> None:
     topic = kafka.make_topic(1)
     values = orders(stack, topic)
     keys = []
@@ -210,12 +200,8 @@ def test_keys_name_their_schemas_too(stack: Stack, kafka: Cluster, plainly: Any,
     assert rejected[0].message.startswith("key")
 
 
-@pytest.mark.parametrize("decoder", ["native", "plain"])
-def test_what_is_wrong_with_a_record_costs_that_record_and_has_a_kind(
-    stack: Stack, kafka: Cluster, plainly: Any, decoder: str
-) -> None:
-    if decoder == "plain":
-        plainly()
+@pytest.mark.usefixtures("either_decoder")
+def test_what_is_wrong_with_a_record_costs_that_record_and_has_a_kind(stack: Stack, kafka: Cluster) -> None:
     topic = kafka.make_topic(1)
     good = orders(stack, topic)
     other = AvroSerializer(

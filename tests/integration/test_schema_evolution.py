@@ -25,7 +25,6 @@ from forebay.errors import NewFieldsError, OptionConflictError, SchemaChangedErr
 from forebay.formats.protobuf_files import add_files
 from forebay.formats.protobuf_schema import registered_files
 from forebay.kafka.connector import KafkaSource
-from forebay.native import native
 
 ID = {"name": "id", "type": "long"}
 AMOUNT = {"name": "amount", "type": "double"}
@@ -152,40 +151,31 @@ def everything(source: KafkaSource) -> list[dict[str, Any]]:
     return sorted(rows, key=lambda row: row["id"])
 
 
-@pytest.mark.parametrize("decoder", ["native", "plain"])
-def test_evolve_meets_a_schema_and_reads_all_again_with_its_fields(
-    topic: Topic, monkeypatch: pytest.MonkeyPatch, decoder: str
-) -> None:
-    if decoder == "plain":
-        monkeypatch.setenv("FOREBAY_NATIVE", "0")
-        native.cache_clear()
-    try:
-        before = [ID, AMOUNT, {"name": "place", "type": PLACE}]
-        after = [ID, {"name": "place", "type": WIDER}, NOTE, AMOUNT]
-        topic.avro(before, numbered(0, 2, place={"city": "Bonn"}))
-        source = topic.connector("evolve", columns("id BIGINT NOT NULL, place STRUCT<city: STRING>"))
-        assert [row["id"] for row in everything(source)] == [0, 1]
-        topic.avro(after, numbered(2, 2, place={"city": "Köln", "zip": "50667"}, note="n"))
-        with pytest.raises(NewFieldsError) as met:
-            everything(source)
-        assert "place.zip (STRING): added; note (STRING): added" in met.value.message
-        assert "amount" not in met.value.message  # it was there, and left out, when the source was created
-        source.redefine(source.evolved(met.value.schema_id))
-        assert source.full_schema() == columns(
-            "id BIGINT NOT NULL, place STRUCT<city: STRING, zip: STRING>, note STRING"
-        )
-        old, new = {"city": "Bonn", "zip": ""}, {"city": "Köln", "zip": "50667"}
-        assert everything(source) == [
-            {"id": 0, "place": old, "note": None},  # defaults are those of the schema that was taken in
-            {"id": 1, "place": old, "note": None},
-            {"id": 2, "place": new, "note": "n"},
-            {"id": 3, "place": new, "note": "n"},
-        ]
-        topic.avro(before, numbered(4, 1, place={"city": "Bonn"}))  # nothing new in the old one
-        assert len(everything(source)) == 5
-    finally:
-        monkeypatch.undo()
-        native.cache_clear()
+@pytest.mark.usefixtures("either_decoder")
+def test_evolve_meets_a_schema_and_reads_all_again_with_its_fields(topic: Topic) -> None:
+    before = [ID, AMOUNT, {"name": "place", "type": PLACE}]
+    after = [ID, {"name": "place", "type": WIDER}, NOTE, AMOUNT]
+    topic.avro(before, numbered(0, 2, place={"city": "Bonn"}))
+    source = topic.connector("evolve", columns("id BIGINT NOT NULL, place STRUCT<city: STRING>"))
+    assert [row["id"] for row in everything(source)] == [0, 1]
+    topic.avro(after, numbered(2, 2, place={"city": "Köln", "zip": "50667"}, note="n"))
+    with pytest.raises(NewFieldsError) as met:
+        everything(source)
+    assert "place.zip (STRING): added; note (STRING): added" in met.value.message
+    assert "amount" not in met.value.message  # it was there, and left out, when the source was created
+    source.redefine(source.evolved(met.value.schema_id))
+    assert source.full_schema() == columns(
+        "id BIGINT NOT NULL, place STRUCT<city: STRING, zip: STRING>, note STRING"
+    )
+    old, new = {"city": "Bonn", "zip": ""}, {"city": "Köln", "zip": "50667"}
+    assert everything(source) == [
+        {"id": 0, "place": old, "note": None},  # defaults are those of the schema that was taken in
+        {"id": 1, "place": old, "note": None},
+        {"id": 2, "place": new, "note": "n"},
+        {"id": 3, "place": new, "note": "n"},
+    ]
+    topic.avro(before, numbered(4, 1, place={"city": "Bonn"}))  # nothing new in the old one
+    assert len(everything(source)) == 5
 
 
 @pytest.mark.parametrize(
