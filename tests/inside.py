@@ -72,6 +72,21 @@ def connection_of(catalog: Any) -> sqlite3.Connection:
     return found
 
 
+def parquet_writer(path: str, batch: int) -> Callable[[Any], Any]:
+    """What executors write a batch's files with: a power failure in one of them is played without a Spark."""
+    from forebay.views import table
+
+    made: Callable[[Any], Any] = table._parquet_writer(path, batch)
+    return made
+
+
+def commit_properties(query: str, batch: int) -> Any:
+    """A commit that carries its batch, made by another hand than the table's."""
+    from forebay.views import table
+
+    return table._properties(query, batch)
+
+
 # -- dead letters -------------------------------------------------------------------------------------------------
 
 
@@ -131,6 +146,13 @@ def count_of(index: Any, topic: str) -> int:
 
 
 # -- the rest -----------------------------------------------------------------------------------------------------
+
+
+def processes_with_registries() -> set[int]:
+    """Clients are kept by process, so that a forked one makes its own."""
+    from forebay.registry import shared
+
+    return {process for process, _ in shared._registries}
 
 
 def held_lock(cache: Any) -> AbstractContextManager[Any]:

@@ -9,7 +9,6 @@ import json
 import os
 import random
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -30,12 +29,6 @@ CREATE SOURCE orders FROM KAFKA (brokers = '{brokers}', topic = '{topic}', start
     schema_evolution = 'evolve', max_records_per_batch = 100) FORMAT AVRO USING SCHEMA REGISTRY (url = '{url}');
 CREATE MATERIALIZED VIEW plain AS SELECT * FROM orders;
 """
-
-
-@pytest.fixture
-def registry(stack: Stack) -> Iterator[SchemaRegistryClient]:
-    with SchemaRegistryClient({"url": str(stack.schema_registry_url)}) as client:
-        yield client
 
 
 class Writer:

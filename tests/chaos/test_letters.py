@@ -18,10 +18,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Producer
 from deltalake import DeltaTable
 from pipelines import UNTIL_CAUGHT_UP, last, pipelines
-from support import QUIET, Cluster, unique
+from support import Cluster, unique
 
 from forebay.catalog import Catalog
 from forebay.deadletter.letter import Letter
@@ -108,7 +107,7 @@ def poison(form: str, number: int) -> tuple[bytes | None, bytes | None, list[tup
 
 def produce(cluster: Cluster, topic: str, form: str) -> dict[tuple[str, int, int], Any]:
     """All records; every tenth is bad. Returns the bad ones by their place."""
-    producer = Producer({**cluster.client, "acks": "all", "linger.ms": 5}, logger=QUIET)
+    producer = cluster.producer()
     placed: dict[tuple[str, int, int], Any] = {}
 
     def bad_placed(number: int) -> Any:

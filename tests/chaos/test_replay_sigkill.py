@@ -16,9 +16,8 @@ from pathlib import Path
 
 import letters as make
 import pytest
-from confluent_kafka import Producer
 from sessions import connect
-from support import QUIET, Cluster
+from support import Cluster
 from waiting import eventually
 
 from forebay.deadletter.identity import Identity
@@ -59,7 +58,7 @@ def test_each_letter_is_sent_once_however_often_the_replay_is_killed(
     home, case = tmp_path / "home", make.case(cluster)
     with connect(home) as session:
         session.execute(case.statement())
-    producer = Producer({**cluster.client, "linger.ms": 20}, logger=QUIET)
+    producer = cluster.producer(linger_ms=20)
     for number in range(LETTERS):
         value = b"{%d" % number
         letter = Letter(

@@ -15,11 +15,10 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Producer
 from deltalake import DeltaTable
 from pipelines import UNTIL_CAUGHT_UP, Pipeline, last, pipelines
 from sessions import checkpointed
-from support import QUIET, Cluster
+from support import Cluster
 
 from forebay.catalog import Catalog
 
@@ -45,13 +44,13 @@ CREATE MATERIALIZED VIEW sums AS SELECT k, count(*) AS n, sum(v) AS total FROM c
 class Production(threading.Thread):
     """Produces until it is told to end, never further ahead than AHEAD; every so often a record is junk."""
 
-    def __init__(self, servers: str, topic: str, reached: Callable[[], int]) -> None:
+    def __init__(self, cluster: Cluster, topic: str, reached: Callable[[], int]) -> None:
         super().__init__(daemon=True)
         self.sent = 0
         self._topic = topic
         self._reached = reached
         self._ended = threading.Event()
-        self._producer = Producer({"bootstrap.servers": servers, "acks": "all", "linger.ms": 5}, logger=QUIET)
+        self._producer = cluster.producer()
 
     def run(self) -> None:
         while not self._ended.wait(0.2):
@@ -96,7 +95,7 @@ def test_each_record_is_in_the_views_once_however_often_the_driver_is_killed(
     home, script, topic = tmp_path / "home", tmp_path / "pipeline.sql", cluster.make_topic(3)
     script.write_text(PIPELINE.format(brokers=cluster.bootstrap_servers, topic=topic))
     production = Production(
-        cluster.bootstrap_servers,
+        cluster,
         topic,
         lambda: min(sum(checkpointed(home, view, topic).values()) for view in VIEWS),
     )

@@ -14,7 +14,7 @@ from opentelemetry import trace
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
-from support import NUMBERS, Cluster
+from support import NUMBERS, Cluster, Stack
 from support import kafka_source as make_source
 from waiting import eventually
 
@@ -39,6 +39,12 @@ class MakeSource(Protocol):
 @pytest.fixture(scope="session")
 def cluster(broker: DevStack) -> Cluster:
     return Cluster(broker)
+
+
+@pytest.fixture(scope="session")
+def kafka(stack: Stack) -> Cluster:
+    """The same broker, with a registry beside it."""
+    return Cluster(stack)
 
 
 @pytest.fixture(scope="session")

@@ -221,6 +221,11 @@ class Cluster:
     def consumer(self, group: str, **more: Any) -> Consumer:
         return Consumer({**self.client, "group.id": group, "enable.auto.commit": False, **more}, logger=QUIET)
 
+    def producer(self, **more: Any) -> Producer:
+        """For a test that does not wait for each of its records; `linger_ms` sets `linger.ms`."""
+        given = {key.replace("_", "."): value for key, value in more.items()}
+        return Producer({**self.client, "acks": "all", "linger.ms": 5, **given}, logger=QUIET)
+
     def transactional_producer(self, **more: Any) -> Producer:
         producer = Producer({**self.client, "transactional.id": unique("tx"), **more}, logger=QUIET)
         producer.init_transactions(30)

@@ -12,9 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Producer
 from sessions import PATIENCE_S, catalog_of, caught_up, connect, name, rows
-from support import QUIET, Cluster, unique
+from support import Cluster, unique
 from waiting import eventually
 
 import forebay
@@ -128,10 +127,8 @@ def produce_large(
     value: bytes | None,
     headers: list[tuple[str, bytes | None]],
 ) -> list[Any]:
-    from confluent_kafka import Producer
-    from support import QUIET
 
-    producer = Producer({**cluster.client, "acks": "all", "message.max.bytes": 8 << 20}, logger=QUIET)
+    producer = cluster.producer(message_max_bytes=8 << 20)
     done: list[Any] = []
     producer.produce(
         topic,
@@ -312,7 +309,7 @@ def test_letters_of_all_tasks_together_come_at_the_rate_within_a_tenth(
     ended = threading.Event()
 
     def poison() -> None:
-        producer = Producer({**cluster.client, "linger.ms": 5}, logger=QUIET)
+        producer = cluster.producer()
         while not ended.wait(0.05):
             for number in range(100):
                 producer.produce(topic, b"{", partition=number % 2)

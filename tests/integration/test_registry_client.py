@@ -10,13 +10,14 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import inside
 import pytest
 from confluent_kafka.schema_registry import Schema, SchemaReference, SchemaRegistryClient
 from registry_guard import PASSWORD, TOKEN, USER, basic, certificate, guard
 from support import Stack
 
 from forebay.errors import AuthError, MissingOptionError, OptionValueError, RecordError, UnreachableError
-from forebay.registry import RegistrySettings, client, registry, shared
+from forebay.registry import RegistrySettings, client, registry
 from forebay.registry.client import Registry
 
 ADDRESS = json.dumps(
@@ -173,4 +174,4 @@ def test_settings_are_checked_and_show_no_secret() -> None:
 def test_a_process_has_one_client_for_the_same_settings(url: str) -> None:
     assert registry(RegistrySettings(url)) is registry(RegistrySettings(url))
     assert registry(RegistrySettings(url)) is not registry(RegistrySettings(url, username="other"))
-    assert os.getpid() in {process for process, _ in shared._registries}
+    assert os.getpid() in inside.processes_with_registries()

@@ -71,11 +71,6 @@ OBJECT = {
 DDL = "id BIGINT NOT NULL, amount DOUBLE NOT NULL, currency STRING, note STRING"
 
 
-@pytest.fixture(scope="module")
-def kafka(stack: Stack) -> Cluster:
-    return Cluster(stack)
-
-
 @pytest.fixture(autouse=True)
 def nothing_is_for_python_alone(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
     """Every format behind a registry, and every key, is one that the native reader knows."""

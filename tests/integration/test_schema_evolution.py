@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ from confluent_kafka.schema_registry.json_schema import JSONSerializer
 from confluent_kafka.schema_registry.protobuf import ProtobufSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 from google.protobuf import message_factory
-from support import Cluster, Stack, kafka_source, read
+from support import Cluster, kafka_source, read
 from tests.protobuf_support import columns
 
 import forebay
@@ -31,17 +30,6 @@ AMOUNT = {"name": "amount", "type": "double"}
 NOTE = {"name": "note", "type": ["null", "string"], "default": None}
 PLACE = {"type": "record", "name": "Place", "fields": [{"name": "city", "type": "string"}]}
 WIDER = {**PLACE, "fields": [*PLACE["fields"], {"name": "zip", "type": "string", "default": ""}]}
-
-
-@pytest.fixture(scope="module")
-def kafka(stack: Stack) -> Cluster:
-    return Cluster(stack)
-
-
-@pytest.fixture(scope="module")
-def registry(stack: Stack) -> Iterator[SchemaRegistryClient]:
-    with SchemaRegistryClient({"url": str(stack.schema_registry_url)}) as client:
-        yield client
 
 
 class Topic:
