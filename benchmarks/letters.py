@@ -141,7 +141,7 @@ def measure(console: Console, records: int = 1_000_000, rounds: int = 5) -> Sect
             sessions[peer] = PeerSession(peer, ready, Opening(stack.bootstrap_servers, ""))
             ends.callback(sessions[peer].close)
         for number in range(rounds):
-            for case in _turns(number):
+            for case in turns(number):
                 timings[case].append(_read(sessions[case.peer], case, records))
                 rate = records / timings[case][-1].wall_s
                 console.print(
@@ -168,7 +168,7 @@ def measure(console: Console, records: int = 1_000_000, rounds: int = 5) -> Sect
     return Section(TITLE, intro, grids, notes)
 
 
-def _turns(number: int) -> Iterator[Case]:
+def turns(number: int) -> Iterator[Case]:
     """The cases of a round. The order turns, so that none always has the machine after the same other."""
     ours = [case for case in CASES if case.peer is forebay_sql.PEER]
     for turn in range(TURNS * number, TURNS * (number + 1)):

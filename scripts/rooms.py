@@ -17,12 +17,12 @@ SOURCES = ROOT / "src" / "forebay"
 # Modules that stand by themselves beside the rooms; any room may use them.
 BASE = (
     "masking", "errors", "options", "keywords", "column_types", "condition", "partial", "patience", "backoff", "pace",
-    "files", "cache", "sqlite", "threads", "tables",
+    "files", "locks", "cache", "sqlite", "home_tables", "threads", "tables",
 )  # fmt: skip
 
 # A room imports only from rooms before it.
 ORDER = (
-    "base", "telemetry", "sql", "registry", "formats", "connectors", "native", "kafka", "deadletter", "pool",
+    "base", "telemetry", "sql", "registry", "formats", "connectors", "native", "kafka", "deadletter", "pool", "testing",
     "blackboard", "source", "catalog", "views", "answers", "jvm", "runtime", "devstack", "project", "forebay",
     "notebook", "cli", "template", "__main__",
 )  # fmt: skip

@@ -57,3 +57,12 @@ def stack(broker: DevStack, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 
     with registry_beside(broker, tmp_path_factory.mktemp("registry")) as running:
         yield running
+
+
+@pytest.fixture(scope="session")
+def registry(stack: Any) -> Iterator[Any]:
+    """The registry's own client, to write schemas with."""
+    from confluent_kafka.schema_registry import SchemaRegistryClient
+
+    with SchemaRegistryClient({"url": stack.schema_registry_url}) as client:
+        yield client

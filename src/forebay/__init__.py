@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from forebay.pool import PartitionStats, Pool, PoolStats, Record
     from forebay.runtime.results import Result
     from forebay.runtime.session import Session, connect
+    from forebay.runtime.spark import register
     from forebay.runtime.status import QueryStatus, SourceLag, SourceStatus
-    from forebay.source.datasource import ForebaySource
     from forebay.views.changes import Subscription
 
 __version__ = "0.1.0"
@@ -37,7 +37,6 @@ __all__ = [
     "DevStack",
     "FilterConfig",
     "ForebayError",
-    "ForebaySource",
     "KafkaBlackboardStore",
     "Letter",
     "Orchestrator",
@@ -56,6 +55,7 @@ __all__ = [
     "Subscription",
     "connect",
     "errors",
+    "register",
 ]
 
 # Loaded when first asked for: every Python worker of Spark imports this package, and needs none of it.
@@ -66,13 +66,13 @@ _HOMES = {
     "DevStack": "forebay.devstack",
     "FilterConfig": "forebay.blackboard",
     "ForebayError": "forebay.errors",
-    "ForebaySource": "forebay.source.datasource",
     "KafkaBlackboardStore": "forebay.blackboard",
     "Letter": "forebay.deadletter.letter",
     "Orchestrator": "forebay.blackboard",
     "PartitionStats": "forebay.pool",
     "Pool": "forebay.pool",
     "PoolStats": "forebay.pool",
+    "register": "forebay.runtime.spark",
     "QueryStatus": "forebay.runtime.status",
     "Record": "forebay.pool",
     "RecoveryReport": "forebay.deadletter.recovery",

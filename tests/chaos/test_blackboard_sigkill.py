@@ -15,8 +15,9 @@ from pathlib import Path
 
 import psutil
 import pytest
-from boards import artifact, board, records, run, until
-from support import Cluster, eventually, unique
+from boards import artifact, board, run
+from support import Cluster, unique
+from waiting import eventually, until
 
 from forebay.blackboard import KafkaBlackboardStore
 from forebay.blackboard.artifact import decode
@@ -86,7 +87,7 @@ class Team:
 
     def answers(self) -> list[tuple[str, int, str]]:
         """Key, number and id of what is committed in the log, in its order."""
-        found = [decode(message.value()) for message in records(self.cluster, f"{self.prefix}artifacts")]
+        found = [decode(message.value()) for message in self.cluster.records(f"{self.prefix}artifacts")]
         return [
             (each["correlation_id"], each["payload"]["to"], each["id"])
             for each in found

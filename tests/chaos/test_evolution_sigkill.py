@@ -9,7 +9,6 @@ import json
 import os
 import random
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +17,8 @@ from confluent_kafka.schema_registry import SchemaRegistryClient
 from confluent_kafka.schema_registry.avro import AvroSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 from deltalake import DeltaTable
+from pipelines import UNTIL_CAUGHT_UP, pipelines
 from support import Cluster, Stack
-from test_sigkill import Pipeline
 
 KILLS = int(os.environ.get("FOREBAY_CHAOS_EVOLUTIONS", "1"))
 SEED = int(os.environ.get("FOREBAY_CHAOS_SEED", str(random.randrange(1_000_000))))
@@ -30,12 +29,6 @@ CREATE SOURCE orders FROM KAFKA (brokers = '{brokers}', topic = '{topic}', start
     schema_evolution = 'evolve', max_records_per_batch = 100) FORMAT AVRO USING SCHEMA REGISTRY (url = '{url}');
 CREATE MATERIALIZED VIEW plain AS SELECT * FROM orders;
 """
-
-
-@pytest.fixture
-def registry(stack: Stack) -> Iterator[SchemaRegistryClient]:
-    with SchemaRegistryClient({"url": str(stack.schema_registry_url)}) as client:
-        yield client
 
 
 class Writer:
@@ -71,21 +64,15 @@ def test_new_fields_become_columns_for_every_record_however_often_the_driver_is_
     script.write_text(SCRIPT.format(brokers=stack.bootstrap_servers, topic=topic, url=url))
     writer = Writer(kafka, registry, topic)
     writer.evolve()
-    runs: list[Pipeline] = []
-    try:
+    with pipelines(script, home, tmp_path) as start:
         for kill in range(KILLS):
-            runs.append(Pipeline(script, home, tmp_path / f"run-{kill}.log"))
-            runs[-1].await_running(first_batch=True)
+            pipeline = start()
+            pipeline.await_running(first_batch=True)
             writer.evolve()
             time.sleep(moments.uniform(0, LATEST_S))  # the moment is what is random here
-            assert runs[-1].process.poll() is None, runs[-1].log.read_text()
-            runs[-1].kill(whole_group=kill % 2 == 0)
-        runs.append(Pipeline(script, home, tmp_path / "final.log", "--until-caught-up", "--timeout", "150"))
-        assert runs[-1].process.wait(200) == 0, runs[-1].log.read_text()
-    finally:
-        for run in runs:
-            if run.process.poll() is None:
-                run.kill(whole_group=True)
+            assert pipeline.process.poll() is None, pipeline.log.read_text()
+            pipeline.kill(whole_group=kill % 2 == 0)
+        start(*UNTIL_CAUGHT_UP).finish()
     names = [field["name"] for field in writer.fields]
     table = DeltaTable(str(home / "views" / "plain" / "table")).to_pyarrow_table()
     assert table.schema.names == names

@@ -17,13 +17,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
-from benchmarks.peers.sampling import DAEMONS
-from confluent_kafka import Producer, TopicPartition
 from deltalake import DeltaTable
-from support import QUIET, Cluster, unique
-from test_sigkill import Pipeline, last
+from pipelines import UNTIL_CAUGHT_UP, last, pipelines
+from support import Cluster, unique
 
 from forebay.catalog import Catalog
 from forebay.deadletter.letter import Letter
@@ -110,7 +107,7 @@ def poison(form: str, number: int) -> tuple[bytes | None, bytes | None, list[tup
 
 def produce(cluster: Cluster, topic: str, form: str) -> dict[tuple[str, int, int], Any]:
     """All records; every tenth is bad. Returns the bad ones by their place."""
-    producer = Producer({**cluster.client, "acks": "all", "linger.ms": 5}, logger=QUIET)
+    producer = cluster.producer()
     placed: dict[tuple[str, int, int], Any] = {}
 
     def bad_placed(number: int) -> Any:
@@ -133,38 +130,6 @@ def produce(cluster: Cluster, topic: str, form: str) -> dict[tuple[str, int, int
     return placed
 
 
-def workers_of(pipeline: Pipeline) -> list[psutil.Process]:
-    """The Python processes that Spark started: those that read, and the one that plans."""
-    found = []
-    for process in psutil.Process(pipeline.process.pid).children(recursive=True):
-        try:
-            parent = process.parent()
-            forked = parent is not None and not DAEMONS.isdisjoint(parent.cmdline())
-            if forked and not DAEMONS.isdisjoint(process.cmdline()):
-                found.append(process)
-        except psutil.Error:
-            continue
-    return found
-
-
-def letters(cluster: Cluster, topic: str) -> list[Letter]:
-    consumer = cluster.consumer(unique("letters"))
-    found = []
-    try:
-        for number, (low, high) in cluster.watermarks(topic).items():
-            consumer.assign([TopicPartition(topic, number, low)])
-            at = low
-            while at < high:
-                message = consumer.poll(10)
-                assert message is not None
-                assert message.error() is None
-                found.append(Letter.from_kafka(message.key(), message.value(), message.headers()))
-                at = message.offset() + 1
-    finally:
-        consumer.close()
-    return found
-
-
 @pytest.mark.timeout(200 + 100 * KILLS)
 def test_good_records_are_there_once_and_every_bad_one_has_its_letter_whoever_is_killed(
     cluster: Cluster, tmp_path: Path
@@ -182,27 +147,21 @@ def test_good_records_are_there_once_and_every_bad_one_has_its_letter_whoever_is
             options=FORMS[form].options,
         )  # fmt: skip
     script.write_text(written)
-    runs: list[Pipeline] = []
     killed = 0
-    try:
+    with pipelines(script, home, tmp_path, view="json_v") as start:
         for kill in range(KILLS):
-            runs.append(Pipeline(script, home, tmp_path / f"run-{kill}.log", view="json_v"))
-            runs[-1].await_running(first_batch=True)
+            pipeline = start()
+            pipeline.await_running(first_batch=True)
             for _ in range(WORKERS):
                 time.sleep(moments.uniform(0, 1.5))  # the moment is what is random here
-                for worker in moments.sample(found := workers_of(runs[-1]), min(1, len(found))):
+                for worker in moments.sample(found := pipeline.workers(), min(1, len(found))):
                     worker.send_signal(signal.SIGKILL)
                     killed += 1
-            time.sleep(moments.uniform(0, 1.0))
-            assert runs[-1].process.poll() is None, runs[-1].log.read_text()
-            runs[-1].kill(whole_group=kill % 2 == 0)
+            time.sleep(moments.uniform(0, 1.0))  # and here
+            assert pipeline.process.poll() is None, pipeline.log.read_text()
+            pipeline.kill(whole_group=kill % 2 == 0)
         reached = last(home / "views" / "json_v" / "checkpoint", "commits")
-        runs.append(Pipeline(script, home, tmp_path / "final.log", "--until-caught-up", "--timeout", "150"))
-        assert runs[-1].process.wait(200) == 0, runs[-1].log.read_text()
-    finally:
-        for run in runs:
-            if run.process.poll() is None:
-                run.kill(whole_group=True)
+        start(*UNTIL_CAUGHT_UP).finish()
     print(f"{killed} workers and {KILLS} drivers killed, {reached + 1} batches done before the last run")
     assert killed, "no worker was killed: this has shown nothing"
 
@@ -213,7 +172,7 @@ def test_good_records_are_there_once_and_every_bad_one_has_its_letter_whoever_is
             table = DeltaTable(str(home / "views" / f"{form}_v" / "table")).to_pyarrow_table()
             assert sorted(table["id"].to_pylist()) == [n for n in range(RECORDS) if n % 10], form
             found: dict[tuple[str, int, int], Letter] = {}
-            for letter in letters(cluster, dlq):
+            for letter in cluster.letters(dlq):
                 found.setdefault((letter.topic, letter.partition, letter.offset), letter)
             assert found.keys() == bad[form].keys(), form
             for place, letter in found.items():

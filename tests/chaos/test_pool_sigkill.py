@@ -17,9 +17,9 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Producer
-from pools import ends, pool_on, until
-from support import QUIET, Cluster, eventually, unique
+from pools import ends, pool_on
+from support import Cluster, unique
+from waiting import eventually, until
 
 from forebay.pool import Pool, Record
 
@@ -54,7 +54,7 @@ def test_sigkill_at_random_moments_loses_no_record_and_repeats_no_more_than_what
     print("seed", SEED)
     chance = random.Random(SEED)
     topic, group, file = cluster.make_topic(3), unique("group"), tmp_path / "handled.txt"
-    producer = Producer({**cluster.client, "linger.ms": 20}, logger=QUIET)
+    producer = cluster.producer(linger_ms=20)
     for number in range(RECORDS):
         producer.produce(topic, b"x" * 100, key=b"k%d" % chance.randrange(2000))
         if number % 1000 == 0:
@@ -98,7 +98,7 @@ def test_members_that_come_and_go_lose_no_record_and_never_stall(cluster: Cluste
     chance = random.Random(SEED)
     topic, group = cluster.make_topic(8), unique("group")
     handled: Counter[tuple[int, int]] = Counter()
-    producer = Producer({**cluster.client, "linger.ms": 5}, logger=QUIET)
+    producer = cluster.producer()
     produced = 0
 
     async def handle(record: Record) -> None:
@@ -125,7 +125,7 @@ def test_members_that_come_and_go_lose_no_record_and_never_stall(cluster: Cluste
         while not ended.is_set():
             pool = member()
             await pool.start(handle)
-            await asyncio.sleep(chance.uniform(1, 5))
+            await asyncio.sleep(chance.uniform(1, 5))  # the moment is what is random here
             await pool.stop()
             await pool.wait()
 
@@ -148,7 +148,7 @@ def test_members_that_come_and_go_lose_no_record_and_never_stall(cluster: Cluste
         jobs = [produce(ended), *(come_and_go(ended) for _ in range(MEMBERS - 1))]
         tasks = [asyncio.ensure_future(job) for job in jobs]
         watching = asyncio.ensure_future(watch(ended))
-        await asyncio.sleep(STORM_S / 2)
+        await asyncio.sleep(STORM_S / 2)  # how long it goes on is what is chosen
         ended.set()
         await asyncio.gather(*tasks)
         longest = await watching

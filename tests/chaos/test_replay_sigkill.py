@@ -16,9 +16,9 @@ from pathlib import Path
 
 import letters as make
 import pytest
-from confluent_kafka import Producer
 from sessions import connect
-from support import QUIET, Cluster, eventually
+from support import Cluster
+from waiting import eventually
 
 from forebay.deadletter.identity import Identity
 from forebay.deadletter.letter import Letter
@@ -58,7 +58,7 @@ def test_each_letter_is_sent_once_however_often_the_replay_is_killed(
     home, case = tmp_path / "home", make.case(cluster)
     with connect(home) as session:
         session.execute(case.statement())
-    producer = Producer({**cluster.client, "linger.ms": 20}, logger=QUIET)
+    producer = cluster.producer(linger_ms=20)
     for number in range(LETTERS):
         value = b"{%d" % number
         letter = Letter(
@@ -97,7 +97,7 @@ def test_each_letter_is_sent_once_however_often_the_replay_is_killed(
 
     print(f"{KILLS} kills, {in_the_middle} transactions broken off")
     assert in_the_middle or KILLS < 5, "no kill fell into a transaction: this has shown nothing"
-    sent = case.read(case.topic)
+    sent = case.cluster.records(case.topic)
     times = Counter(dict(message.headers())["forebay.replayed.from"].decode() for message in sent)
     expected = {Identity(case.topic, number % 2, number // 2).place: number for number in range(LETTERS)}
     assert set(times) == set(expected)

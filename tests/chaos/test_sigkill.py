@@ -8,20 +8,17 @@ from __future__ import annotations
 import json
 import os
 import random
-import signal
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
-import psutil
 import pytest
-from confluent_kafka import Producer
 from deltalake import DeltaTable
+from pipelines import UNTIL_CAUGHT_UP, Pipeline, last, pipelines
 from sessions import checkpointed
-from support import QUIET, Cluster, eventually
+from support import Cluster
 
 from forebay.catalog import Catalog
 
@@ -47,13 +44,13 @@ CREATE MATERIALIZED VIEW sums AS SELECT k, count(*) AS n, sum(v) AS total FROM c
 class Production(threading.Thread):
     """Produces until it is told to end, never further ahead than AHEAD; every so often a record is junk."""
 
-    def __init__(self, servers: str, topic: str, reached: Callable[[], int]) -> None:
+    def __init__(self, cluster: Cluster, topic: str, reached: Callable[[], int]) -> None:
         super().__init__(daemon=True)
         self.sent = 0
         self._topic = topic
         self._reached = reached
         self._ended = threading.Event()
-        self._producer = Producer({"bootstrap.servers": servers, "acks": "all", "linger.ms": 5}, logger=QUIET)
+        self._producer = cluster.producer()
 
     def run(self) -> None:
         while not self._ended.wait(0.2):
@@ -66,62 +63,14 @@ class Production(threading.Thread):
             self.sent += 100
             self._producer.poll(0)
 
+    def close(self) -> None:
+        self.end()
+
     def end(self) -> int:
         self._ended.set()
         self.join()
         assert self._producer.flush(60) == 0
         return self.sent
-
-
-class Pipeline:
-    """`forebay run` in a process group of its own."""
-
-    def __init__(self, script: Path, home: Path, log: Path, *arguments: str, view: str = "plain") -> None:
-        self.log = log
-        self._checkpoint = home / "views" / view / "checkpoint"
-        self._before = last(self._checkpoint, "commits")
-        with log.open("wb") as words:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "forebay", "run", str(script), "--home", str(home), "--master", "local[2]",
-                 *arguments],
-                stdout=words, stderr=words, stdin=subprocess.DEVNULL, start_new_session=True,
-            )  # fmt: skip
-
-    def await_running(self, *, first_batch: bool) -> None:
-        def running() -> bool:
-            assert self.process.poll() is None, f"it ended by itself:\n{self.log.read_text()}"
-            if not first_batch:
-                return "view sums" in self.log.read_text()
-            return last(self._checkpoint, "commits") > self._before
-
-        eventually(running, f"the pipeline runs; {self.log}", timeout=120)
-
-    def kill(self, whole_group: bool) -> None:
-        if whole_group:
-            os.killpg(self.process.pid, signal.SIGKILL)
-        else:
-            self.process.kill()
-        self.process.wait(30)
-
-    def remains(self) -> list[int]:
-        """Processes of the group that still live: without their driver, Spark and its workers must end."""
-        found = []
-        for process in psutil.process_iter():
-            try:
-                if os.getpgid(process.pid) == self.process.pid and process.status() != psutil.STATUS_ZOMBIE:
-                    found.append(process.pid)
-            except (psutil.NoSuchProcess, ProcessLookupError):
-                continue
-        return found
-
-
-def last(checkpoint: Path, log: str) -> int:
-    """The newest batch in one of Spark's logs: `offsets` has those begun, `commits` those done."""
-    folder = checkpoint / log
-    numbers = (
-        [int(entry.name) for entry in folder.iterdir() if entry.name.isdigit()] if folder.is_dir() else []
-    )
-    return max(numbers, default=-1)
 
 
 def views_in_the_middle_of_a_batch(home: Path) -> int:
@@ -146,16 +95,16 @@ def test_each_record_is_in_the_views_once_however_often_the_driver_is_killed(
     home, script, topic = tmp_path / "home", tmp_path / "pipeline.sql", cluster.make_topic(3)
     script.write_text(PIPELINE.format(brokers=cluster.bootstrap_servers, topic=topic))
     production = Production(
-        cluster.bootstrap_servers,
+        cluster,
         topic,
         lambda: min(sum(checkpointed(home, view, topic).values()) for view in VIEWS),
     )
     production.start()
     killed: list[Pipeline] = []
     broken = 0
-    try:
+    with pipelines(script, home, tmp_path) as start, closing(production):
         for kill in range(KILLS):
-            pipeline = Pipeline(script, home, tmp_path / f"run-{kill}.log")
+            pipeline = start()
             killed.append(pipeline)
             early = moments.random() < EARLY
             pipeline.await_running(first_batch=not early)
@@ -165,14 +114,9 @@ def test_each_record_is_in_the_views_once_however_often_the_driver_is_killed(
             assert_group_is_not_ahead(cluster, home, topic)
             broken += views_in_the_middle_of_a_batch(home)
         produced = production.end()
-        final = Pipeline(script, home, tmp_path / "final.log", "--until-caught-up", "--timeout", "150")
+        final = start(*UNTIL_CAUGHT_UP)
         killed.append(final)
-        assert final.process.wait(200) == 0, final.log.read_text()
-    finally:
-        production.end()
-        for pipeline in killed:
-            if pipeline.process.poll() is None:
-                pipeline.kill(whole_group=True)
+        final.finish()
 
     print(f"{KILLS} kills, {broken} batches broken off, {produced} records")
     assert broken or KILLS < 5, "no kill fell into a batch: this has shown nothing"
@@ -198,4 +142,4 @@ def test_each_record_is_in_the_views_once_however_often_the_driver_is_killed(
     assert cluster.committed(GROUP, topic) == checkpointed(home, "plain", topic) == ends
     assert checkpointed(home, "sums", topic) == ends
     for pipeline in killed:
-        eventually(lambda gone=pipeline: not gone.remains(), f"nothing is left of {pipeline.log}")  # type: ignore[misc]
+        pipeline.await_nothing_left()

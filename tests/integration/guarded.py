@@ -93,3 +93,14 @@ class Guarded:
         return self.cluster.kafka_options(self.topic, bootstrap_servers=address) | {
             f"kafka.{key}": text for key, text in {"security.protocol": protocol, **client}.items()
         }
+
+
+@contextmanager
+def guarded_cluster(folder: Path) -> Iterator[Guarded]:
+    ca, other_ca = certificate(folder / "broker.p12"), certificate(folder / "other.p12")
+    own = certificate(folder / "own.p12", signs_itself=True)
+    with guarded_broker(folder / "broker", folder / "broker.p12", folder / "own.p12") as broker:
+        login = {"sasl.mechanism": "PLAIN", "sasl.username": USER, "sasl.password": PASSWORD}
+        cluster = Cluster(broker, **{"security.protocol": "SASL_PLAINTEXT"}, **login)
+        set_scram_password(cluster, USER, PASSWORD)
+        yield Guarded(cluster, broker.listeners, ca, own, other_ca)

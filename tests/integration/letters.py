@@ -6,7 +6,8 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from confluent_kafka import Message, TopicPartition
+import inside
+from confluent_kafka import Message
 from sessions import create_source, name
 from support import Cluster
 
@@ -44,13 +45,13 @@ class Case:
         sent = self.cluster.produce(self.topic, values, **more)  # type: ignore[arg-type]
         places = {(message.partition(), message.offset()) for message in sent}
         # A producer's own word of what it sent has no headers.
-        there = [m for m in self.read(self.topic) if (m.partition(), m.offset()) in places]
+        there = [m for m in self.cluster.records(self.topic) if (m.partition(), m.offset()) in places]
         letters = self.letters(session, there)
         self.write(letters)
         return letters
 
     def letters(self, session: forebay.Session, messages: Sequence[Message]) -> list[Letter]:
-        connector = session._sources.peek(self.source)
+        connector = inside.connector_of(session, self.source)
         rows = RowDecoder(connector.config.schema, connector.options)
         return [
             letter(self.source, bad, ErrorPolicy(), int(time.time() * 1000))
@@ -62,31 +63,6 @@ class Case:
         for each in letters:
             key, value, headers = each.to_kafka()
             self.cluster.produce(self.dlq, [value], key=key, headers=headers)
-
-    def read(self, topic: str, committed: bool = True) -> list[Message]:
-        """All that a topic holds, in order of partition and offset."""
-        level = "read_committed" if committed else "read_uncommitted"
-        consumer = self.cluster.consumer(
-            name("reading"), **{"isolation.level": level, "enable.partition.eof": True}
-        )
-        found: list[Message] = []
-        try:
-            marks = self.cluster.watermarks(topic)
-            consumer.assign([TopicPartition(topic, number, 0) for number in marks])
-            open_partitions = set(marks)
-            deadline = time.monotonic() + 30
-            while open_partitions:
-                assert time.monotonic() < deadline, "reading takes too long"
-                message = consumer.poll(0.2)
-                if message is None:
-                    continue
-                if message.error() is not None:
-                    open_partitions.discard(message.partition())
-                else:
-                    found.append(message)
-        finally:
-            consumer.close()
-        return sorted(found, key=lambda message: (message.partition(), message.offset()))
 
 
 def case(cluster: Cluster, partitions: int = 2) -> Case:

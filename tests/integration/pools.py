@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from support import Cluster, unique
+from waiting import until
 
 from forebay.pool import Pool
 
@@ -15,13 +16,6 @@ def pool_on(cluster: Cluster, *topics: str, **settings: Any) -> Pool:
     """A pool of a group of its own, unless one is given, that commits often."""
     more = {"group_id": unique("group"), "commit_interval_ms": 200, "retry_backoff_ms": 5, "topics": topics}
     return Pool(bootstrap_servers=cluster.bootstrap_servers, **more | settings)
-
-
-async def until(condition: Callable[[], Any], what: str, timeout: float = 30) -> None:
-    deadline = asyncio.get_running_loop().time() + timeout
-    while not condition():
-        assert asyncio.get_running_loop().time() < deadline, f"not within {timeout} s: {what}"
-        await asyncio.sleep(0.01)
 
 
 async def run_until(pool: Pool, handler: Any, condition: Callable[[], Any], timeout: float = 30) -> None:

@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 import os
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing, contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from support import Cluster, unique
 
 import forebay
+from forebay.catalog import Catalog
 from forebay.kafka.offsets import KafkaPosition
 from forebay.runtime import checkpoints
 from forebay.runtime import spark as sparks
@@ -20,6 +23,9 @@ SPARK = {"spark.sql.shuffle.partitions": "2"}
 BASE_MS = 1_768_471_200_000  # 2026-01-15 10:00:00 UTC, a whole minute
 EVENTS = "id BIGINT NOT NULL, k STRING, v BIGINT, ts TIMESTAMP, WATERMARK FOR ts AS ts - INTERVAL '5' SECOND"
 PATIENCE_S = 60
+
+Send = Callable[..., None]
+"""Writes records to a source's topic, and waits until its views have them."""
 
 
 def connect(home: Path) -> forebay.Session:
@@ -57,6 +63,20 @@ def create_source(
     return f"CREATE SOURCE {source} ({columns}) FROM KAFKA ({listed}) FORMAT JSON"
 
 
+@contextmanager
+def catalog_of(session: forebay.Session) -> Iterator[Catalog]:
+    """The catalog as another process sees it."""
+    with closing(Catalog(session.home / "catalog.db")) as catalog:
+        yield catalog
+
+
+def create_view(session: forebay.Session, query: str) -> str:
+    """A materialized view of this query; returns its name."""
+    view = name("view")
+    session.execute(f"CREATE MATERIALIZED VIEW {view} AS {query}")
+    return view
+
+
 def caught_up(session: forebay.Session) -> None:
     session.wait(until_caught_up=True, timeout=PATIENCE_S)
 
@@ -79,3 +99,11 @@ def rows(session: forebay.Session, query: str) -> list[tuple[Any, ...]]:
 def notes(session: forebay.Session, statement: str) -> list[str]:
     """The lines under the table of a DESCRIBE."""
     return [line.strip() for line in session.sql(statement).notes]
+
+
+def utc(found: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    """Times come back in the session's time zone, UTC, with or without saying so."""
+    return [
+        tuple(v.replace(tzinfo=UTC) if isinstance(v, datetime) and v.tzinfo is None else v for v in row)
+        for row in found
+    ]

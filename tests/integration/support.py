@@ -1,23 +1,24 @@
-"""What the tests on the real broker share: topics with leaders, records that have arrived, waiting."""
+"""What the tests on the real broker share: topics with leaders, records that have arrived."""
 
 from __future__ import annotations
 
 import itertools
 import logging
 import os
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from confluent_kafka import Consumer, Message, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
+from waiting import eventually
 
 from forebay import column_types as types
 from forebay.connectors.contract import RejectedRecord, SourceConfig, SourceConnector
+from forebay.deadletter.letter import Letter
 from forebay.devstack import DevStack
 from forebay.devstack.registry import RegistryServer
 from forebay.devstack.stack import start_all
@@ -31,15 +32,6 @@ QUIET.propagate = False
 _numbers = itertools.count(1)
 
 NUMBERS = pa.schema([pa.field("n", types.BIGINT)])
-
-
-def eventually(condition: Callable[[], Any], what: str, timeout: float = 30) -> Any:
-    """Wait until a condition is truthy, and return what it returned."""
-    deadline = time.monotonic() + timeout
-    while not (found := condition()):
-        assert time.monotonic() < deadline, f"not within {timeout} s: {what}"
-        time.sleep(0.02)
-    return found
 
 
 @dataclass(frozen=True)
@@ -172,6 +164,32 @@ class Cluster:
         finally:
             consumer.close()
 
+    def records(self, topic: str) -> list[Message]:
+        """All that is committed in a topic, in order of partition and offset."""
+        consumer = self.consumer(unique("reading"), **{"enable.partition.eof": True})  # of committed records
+        found: list[Message] = []
+        try:
+            lows = {number: low for number, (low, _) in self.watermarks(topic).items()}
+            consumer.assign([TopicPartition(topic, number, low) for number, low in lows.items()])
+            while lows:
+                message = consumer.poll(30)
+                assert message is not None, f"{topic}: partitions {sorted(lows)} do not come to an end"
+                if message.error() is None:
+                    found.append(message)
+                else:
+                    assert message.error().code() == KafkaError._PARTITION_EOF, message.error()
+                    del lows[message.partition()]
+        finally:
+            consumer.close()
+        return sorted(found, key=lambda message: (message.partition(), message.offset()))
+
+    def values(self, topic: str) -> list[bytes]:
+        return [message.value() for message in self.records(topic)]
+
+    def letters(self, topic: str) -> list[Letter]:
+        """Every dead letter in a topic, repeated ones too."""
+        return [Letter.from_kafka(each.key(), each.value(), each.headers()) for each in self.records(topic)]
+
     def committed(self, group: str, topic: str) -> dict[int, int]:
         """The group's committed offsets, -1001 where there is none."""
         consumer = self.consumer(group)
@@ -179,6 +197,15 @@ class Cluster:
             partitions = self.admin.list_topics(topic, timeout=10).topics[topic].partitions
             asked = [TopicPartition(topic, number) for number in sorted(partitions)]
             return {found.partition: found.offset for found in consumer.committed(asked, timeout=10)}
+        finally:
+            consumer.close()
+
+    def committed_metadata(self, group: str, topic: str) -> dict[int, str]:
+        """What is kept with the group's committed offsets."""
+        consumer = self.consumer(group)
+        try:
+            asked = [TopicPartition(topic, number) for number in sorted(self.watermarks(topic))]
+            return {found.partition: found.metadata or "" for found in consumer.committed(asked, timeout=10)}
         finally:
             consumer.close()
 
@@ -193,6 +220,11 @@ class Cluster:
 
     def consumer(self, group: str, **more: Any) -> Consumer:
         return Consumer({**self.client, "group.id": group, "enable.auto.commit": False, **more}, logger=QUIET)
+
+    def producer(self, **more: Any) -> Producer:
+        """For a test that does not wait for each of its records; `linger_ms` sets `linger.ms`."""
+        given = {key.replace("_", "."): value for key, value in more.items()}
+        return Producer({**self.client, "acks": "all", "linger.ms": 5, **given}, logger=QUIET)
 
     def transactional_producer(self, **more: Any) -> Producer:
         producer = Producer({**self.client, "transactional.id": unique("tx"), **more}, logger=QUIET)

@@ -11,10 +11,11 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from boards import artifact, board, records, run, until
+from boards import artifact, board, run
 from confluent_kafka import TopicPartition
 from support import Cluster, unique
 from typer.testing import CliRunner
+from waiting import until
 
 from forebay.blackboard import (
     Artifact,
@@ -26,7 +27,6 @@ from forebay.blackboard import (
     replay,
 )
 from forebay.cli.board import board_app
-from forebay.deadletter.letter import Letter
 from forebay.errors import BlackboardError, UnknownObjectError
 
 MODES = pytest.mark.parametrize("transactions", [False, True], ids=["at-least-once", "exactly-once"])
@@ -39,13 +39,6 @@ def agents(store: KafkaBlackboardStore, group: str = "", **more: Any) -> Orchest
 
 def reply(given: Artifact) -> Artifact:
     return Artifact("Reply", {"to": given.payload["n"]}, "answering")
-
-
-def letters(cluster: Cluster, topic: str) -> list[Letter]:
-    return [
-        Letter.from_kafka(message.key(), message.value(), message.headers())
-        for message in records(cluster, topic)
-    ]
 
 
 async def replies(store: KafkaBlackboardStore) -> list[int]:
@@ -179,7 +172,7 @@ def test_what_an_agent_cannot_do_becomes_its_dead_letter_and_can_be_replayed_to_
                 await until(lambda: team.stats.total("poisoned").dead, "it is given up")
                 await until(lambda: _all(replies(store), 1), "the next one is not held up")
                 topic = store.topics.dlq("poisoned")
-                [letter] = await until(lambda: asyncio.to_thread(letters, cluster, topic), "the letter")
+                [letter] = await until(lambda: asyncio.to_thread(cluster.letters, topic), "the letter")
                 assert (letter.source, letter.kind, letter.topic) == (
                     "poisoned",
                     "KeyError",
@@ -231,7 +224,11 @@ def test_a_replay_by_time_or_correlation_runs_one_agent_once_more(
     run(work())
 
 
-def test_publishers_wait_while_a_group_is_too_far_behind(cluster: Cluster) -> None:
+def test_publishers_wait_while_a_group_is_too_far_behind(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("forebay.blackboard.lag.CALM_S", 0.0)  # publishers look before each artifact
+
     async def work() -> None:
         group, prefix = unique("agents"), unique("board") + "."
         async with board(cluster, prefix, partitions=1, lag_group=group, lag_high=10, lag_low=2) as store:
@@ -239,9 +236,8 @@ def test_publishers_wait_while_a_group_is_too_far_behind(cluster: Cluster) -> No
                 await store.publish(artifact(n))
             monitor = LagMonitor(store.options, store.topics.artifacts, group)
             assert monitor.lag() == {0: 10}
-            store._throttle._looked = 0.0
             held = asyncio.ensure_future(store.publish(artifact(10)))
-            await until(lambda: store._throttle.held, "publishers are held")
+            await until(lambda: "event=publishers_wait" in caplog.text, "publishers are held")
             assert not held.done()
             team = agents(store, group)
             team.subscribe("slow", "*", lambda given: None)
@@ -290,7 +286,7 @@ def test_neither_records_that_are_no_artifacts_nor_agents_that_make_too_much_hol
                 )
                 await until(lambda: _all(replies(store), 2), "the others are answered")
             assert team.stats.refused == 4
-            found = letters(cluster, store.topics.dlq("answering"))
+            found = cluster.letters(store.topics.dlq("answering"))
             assert {letter.kind for letter in found} == {"ArtifactError", "ValueError"}
             assert all(letter.whole for letter in found)
 
@@ -321,9 +317,9 @@ def test_an_agent_whose_output_a_topic_does_not_take_has_failed_and_holds_up_nob
                 await until(lambda: team.stats.total("answering").dead == 1, "one is given up")
                 await until(lambda: _all_done(team), "all is committed")
             assert sorted(await replies(store)) == [0, 1, 3, 4]
-            [letter] = letters(cluster, store.topics.dlq("answering"))
+            [letter] = cluster.letters(store.topics.dlq("answering"))
             assert (letter.kind, letter.whole) == ("OutputError" if transactions else "ArtifactError", True)
-            assert letters(cluster, store.topics.dlq("fine")) == []
+            assert cluster.letters(store.topics.dlq("fine")) == []
             assert all(ran["fine", n] >= 1 for n in range(5))
             assert ran["answering", 2] == 2
             history = await store.agent_history_summary("fine", consistency="latest")
@@ -335,7 +331,7 @@ def test_an_agent_whose_output_a_topic_does_not_take_has_failed_and_holds_up_nob
 def _all_done(team: Orchestrator) -> bool:
     return all(
         partition.lag == 0 and partition.committed == partition.frontier
-        for pool in team._pools
+        for pool in team.pools
         for partition in pool.stats().partitions
     )
 

@@ -9,15 +9,16 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from boards import artifact, board, records, run, until
+from boards import artifact, board, run
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic, ResourceType
 from foreign_records import GOOD, KEYS, KINDS, foreign, good
 from prometheus_client import CollectorRegistry, generate_latest
-from support import Cluster, eventually, unique
+from support import Cluster, unique
+from waiting import eventually, until
 
 from forebay.blackboard import Artifact, KafkaBlackboardStore, Orchestrator, RetryPolicy, feed, replay
-from forebay.deadletter.letter import Letter
+from forebay.blackboard.index import Index
 from forebay.devstack import DevStack
 from forebay.errors import IndexBehindError
 
@@ -77,11 +78,6 @@ def test_foreign_records_in_every_indexed_topic_are_refused_one_by_one_now_and_a
         run(work())
 
 
-def letters(cluster: Cluster, topic: str) -> list[Letter]:
-    found = records(cluster, topic)
-    return [Letter.from_kafka(each.key(), each.value(), each.headers()) for each in found]
-
-
 @pytest.mark.parametrize("transactions", [False, True], ids=["at-least-once", "exactly-once"])
 def test_foreign_records_in_the_log_are_dead_letters_of_the_agents_that_they_were_for_and_hold_up_nobody(
     cluster: Cluster, transactions: bool, caplog: pytest.LogCaptureFixture
@@ -107,16 +103,14 @@ def test_foreign_records_in_the_log_are_dead_letters_of_the_agents_that_they_wer
             async with team:
                 await until(lambda: team.stats.total("every").handled == 3, "all three are handled")
                 end = cluster.watermarks(store.topics.artifacts)[0][1]
-                await until(
-                    lambda: team._pools[0].stats().partitions[0].committed == end, "all are committed"
-                )
+                await until(lambda: team.pools[0].stats().partitions[0].committed == end, "all are committed")
             assert seen == [1, 1, 2]
             assert team.stats.refused == store.stats().refused[store.topics.artifacts] == len(junk) + 1
-            found = letters(cluster, store.topics.dlq("every"))
+            found = cluster.letters(store.topics.dlq("every"))
             assert {letter.offset for letter in found} == refused
             assert {letter.value for letter in found} == {*junk, good("artifacts")}
             assert {letter.kind for letter in found} == {"ArtifactError"}
-            orders = letters(cluster, store.topics.dlq("orders"))
+            orders = cluster.letters(store.topics.dlq("orders"))
             typed = [value for value in junk if b'"type": "Order"' in value]
             assert 20 < len(orders) <= len(typed)  # of those, some have a type that cannot be read
             assert {letter.value for letter in orders} <= set(typed)
@@ -167,7 +161,7 @@ def test_a_topic_that_is_made_anew_while_a_store_runs_is_read_anew(
             made = cluster.admin.create_topics([NewTopic(store.topics.by_id, 1, 1, config=config)])
             await asyncio.to_thread(made[store.topics.by_id].result, 30)
             await asyncio.to_thread(cluster.await_leaders, store.topics.by_id, 1)
-            await until(lambda: store._feed.log_number == 1, "the store notices")
+            await until(lambda: store.stats().replaced == 1, "the store notices")
             new = artifact(7)
             await store.publish(new)
 
@@ -211,7 +205,7 @@ def test_a_kept_index_of_a_log_whose_records_were_deleted_is_made_anew(
         set_policy(cluster, store.topics.by_id, "compact")
         async with board(cluster, prefix, index_path=kept, partitions=1) as again:
             assert [each.payload["n"] for each in await again.list()] == [5]
-            assert again._feed.taken == 1
+            assert again.stats().fed == 1
 
     run(work())
 
@@ -251,7 +245,7 @@ def test_an_index_that_is_ahead_of_a_truncated_log_is_made_anew_by_itself_runnin
                 await store.publish(artifact(n))
             assert len(await store.list()) == 5
             await asyncio.to_thread(truncate, mortal_broker, store.topics.by_id)
-            await until(lambda: store._feed.log_number == 1, "the running store notices")
+            await until(lambda: store.stats().replaced == 1, "the running store notices")
             async with board(cluster, prefix, partitions=1) as other:
                 await other.publish(new)
             await until(lambda: only(store, [new]), "only what is in the log is there")
@@ -275,14 +269,14 @@ def test_a_feed_that_fails_says_why_and_goes_on(cluster: Cluster, monkeypatch: p
 
     async def work() -> None:
         async with board(cluster, partitions=1, read_timeout_ms=20_000) as store:
-            apply, full = store._index.apply, True
+            apply, full = Index.apply, True
 
             def on_a_full_disk(*given: Any) -> None:
                 if full:
                     raise OSError(28, "No space left on device")
                 apply(*given)
 
-            monkeypatch.setattr(store._index, "apply", on_a_full_disk)
+            monkeypatch.setattr(Index, "apply", on_a_full_disk)
             await store.publish(artifact(1))
             with pytest.raises(IndexBehindError, match="No space left on device"):
                 await store.list()

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from boards import artifact, board, run, until
+from boards import artifact, board, run
 from support import Cluster, unique
 from test_kafka_outages import LOGGED_IN, SASL
+from waiting import until
 
 from forebay.blackboard import Artifact, Orchestrator
 from forebay.devstack import DevStack

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from boards import artifact, board, run, until
+from boards import artifact, board, run
 from sessions import caught_up, connect, name, rows
 from support import Cluster, unique
+from waiting import until
 
 from forebay.blackboard import Orchestrator, RetryPolicy
 

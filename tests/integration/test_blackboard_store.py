@@ -9,9 +9,10 @@ from pathlib import Path
 from uuid import uuid4
 
 import pytest
-from boards import artifact, board, records, run, until
+from boards import artifact, board, run
 from confluent_kafka.admin import NewPartitions
 from support import Cluster, unique
+from waiting import until
 
 from forebay.blackboard import (
     AgentSnapshotRecord,
@@ -21,6 +22,7 @@ from forebay.blackboard import (
     KafkaBlackboardStore,
     feed,
 )
+from forebay.blackboard.artifact import PlainCodec
 from forebay.errors import (
     AlreadyRunningError,
     ArtifactError,
@@ -86,7 +88,7 @@ def test_another_process_sees_it_and_an_index_that_was_kept_goes_on_where_it_sto
             await writer.publish(third)
             async with board(cluster, prefix, index_path=kept) as again:
                 assert await again.list() == [replace(first, version=2), second, third]
-                assert again._feed.taken == 2  # what is new, and not all again
+                assert again.stats().fed == 2  # what is new, and not all again
 
     run(work())
 
@@ -210,7 +212,7 @@ def test_a_record_is_keyed_by_what_belongs_together_and_is_a_cloud_event(cluster
             await asyncio.gather(*(store.publish(artifact(n, correlation_id="c")) for n in range(20)))
             for n in range(20):
                 await store.publish(artifact(n))
-            found = records(cluster, store.topics.artifacts)
+            found = cluster.records(store.topics.artifacts)
             keys = [message.key() for message in found]
             assert keys.count(b"p") == 1
             assert len({message.partition() for message in found if message.key() == b"c"}) == 1
@@ -222,7 +224,7 @@ def test_a_record_is_keyed_by_what_belongs_together_and_is_a_cloud_event(cluster
             assert headers["ce_correlationid"] == b"c"
             assert headers["ce_partitionkey"] == b"p"
             assert headers["content-type"] == b"application/json"
-            assert {message.key() for message in records(cluster, store.topics.by_id)} == {
+            assert {message.key() for message in cluster.records(store.topics.by_id)} == {
                 dict(message.headers())["ce_id"] for message in found
             }
 
@@ -276,7 +278,7 @@ def test_an_open_transaction_hides_its_artifacts_and_a_read_says_what_it_waits_f
             hidden = artifact(1)
             producer = cluster.transactional_producer()
             producer.begin_transaction()
-            for record in store.records_of(store._codec.document(hidden)):
+            for record in store.records_of(PlainCodec().document(hidden)):
                 producer.produce(record.topic, record.value, record.key)
             producer.flush(30)
             assert await store.get(hidden.id, consistency="latest") is None

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from boards import artifact, board, run, until
+from boards import artifact, board, run
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from prometheus_client import CollectorRegistry, generate_latest
 from support import Cluster, unique
+from waiting import until
 
 from forebay.blackboard import Artifact, Orchestrator, RetryPolicy
 

@@ -5,16 +5,17 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 from uuid import uuid4
 
+import inside
 import pytest
-from boards import artifact, board, records, run
+from boards import artifact, board, run
 from support import Cluster
+from waiting import until
 
-from forebay.blackboard import writer
 from forebay.devstack import DevStack
 from forebay.errors import BlackboardError
 
@@ -22,22 +23,23 @@ STALL_S = 0.5  # a machine that is shared stalls now and then; what blocks here 
 
 
 @asynccontextmanager
-async def a_loop_that_turns() -> AsyncIterator[None]:
-    """Fails if the event loop stood still for a moment inside."""
-    longest, last = 0.0, time.monotonic()
+async def a_loop_that_turns() -> AsyncIterator[Callable[[], int]]:
+    """Fails if the event loop stood still for a moment inside. What it yields says how often it has turned."""
+    longest, last, turns = 0.0, time.monotonic(), 0
 
     async def beat() -> None:
-        nonlocal longest, last
+        nonlocal longest, last, turns
         while True:
             await asyncio.sleep(0.005)
             now = time.monotonic()
-            longest, last = max(longest, now - last), now
+            longest, last, turns = max(longest, now - last), now, turns + 1
 
     beating = asyncio.ensure_future(beat())
     try:
-        yield
+        yield lambda: turns
+        seen = turns
+        await until(lambda: turns > seen, "it turns once more: what stood still until now is counted")
     finally:
-        await asyncio.sleep(0.01)
         beating.cancel()
     assert longest < STALL_S, f"the event loop stood still for {longest:.2f} s"
 
@@ -49,17 +51,17 @@ def test_publishers_wait_for_room_in_the_queue_and_the_event_loop_does_not(morta
         small = {"kafka.queue.buffering.max.messages": "3"}
         async with board(cluster, partitions=1, read_timeout_ms=60_000, **small) as store:
             await asyncio.to_thread(mortal_broker.broker.kill)
-            async with a_loop_that_turns():
+            async with a_loop_that_turns() as turns:
                 sent = [
                     asyncio.ensure_future(store.publish(artifact(n, correlation_id="c")))
                     for n in range(count)
                 ]
-                await asyncio.sleep(1.5)  # long enough to see that it turns
+                await until(lambda: turns() > 200, "the loop turns while they wait")
                 assert not any(each.done() for each in sent)
                 await asyncio.to_thread(mortal_broker.broker.start)
                 await asyncio.gather(*sent)
             assert [each.payload["n"] for each in await store.list()] == list(range(count))
-            assert len(records(cluster, store.topics.artifacts)) == count
+            assert len(cluster.records(store.topics.artifacts)) == count
 
     run(work(), 120)
 
@@ -73,7 +75,7 @@ def test_a_look_at_one_artifact_or_mark_does_not_wait_for_a_long_search(cluster:
             marks, searching, over = store.marks(), threading.Event(), threading.Event()
 
             def search() -> None:
-                with store._index.moment():
+                with inside.moment_of(store):
                     searching.set()
                     over.wait(20)
 
@@ -99,16 +101,16 @@ def test_own_marks_are_let_go_a_few_at_a_time(cluster: Cluster, monkeypatch: pyt
     async def work() -> None:
         async with board(cluster, partitions=1) as store:
             marks, ids = store.marks(), [str(uuid4()) for _ in range(300)]
-            await store._write(
-                [marks.mark(each, "web", "", ("t", 0, 1), {"result": "done"}) for each in ids[:200]]
+            await inside.write_records(
+                store, [marks.mark(each, "web", "", ("t", 0, 1), {"result": "done"}) for each in ids[:200]]
             )
             await store.list()
             for each in ids:
                 marks.made(each, "web", "", store)
             # Those that the index does not have are kept, however many others are let go.
             assert [each for each in ids[200:] if await marks.has(each, "web", "", None)] == []
-            assert len(marks._fresh) <= 160
-            assert {f"{each}:web".encode() for each in ids[200:]} <= set(marks._fresh)
+            assert len(inside.fresh_marks(marks)) <= 160
+            assert {f"{each}:web".encode() for each in ids[200:]} <= set(inside.fresh_marks(marks))
 
     run(work())
 
@@ -125,18 +127,24 @@ def test_a_writer_whose_thread_fails_lets_nobody_wait_for_ever(
             broken = True
 
             class Broken:
+                failures = 0
+
+                def __init__(self, real: Any) -> None:
+                    self.real = real
+
                 def __getattr__(self, name: str) -> Any:
                     if broken and name in ("poll", "begin_transaction", "abort_transaction"):
+                        Broken.failures += 1
                         raise LookupError("nobody has thought of this")
-                    return getattr(real, name)
+                    return getattr(self.real, name)
 
-            real, store._writer._producer = store._writer._producer, Broken()  # type: ignore[assignment]
+            inside.replace_producer(store, Broken)
             if transactions:
                 with pytest.raises((LookupError, BlackboardError)):
                     await asyncio.wait_for(store.publish(artifact(2)), 20)
             else:
                 waiting = asyncio.ensure_future(store.publish(artifact(2)))
-                await asyncio.sleep(3 * writer.POLL_S)
+                await until(lambda: Broken.failures > 3, "its thread has failed again and again")
             broken = False
             if not transactions:
                 await asyncio.wait_for(waiting, 20)

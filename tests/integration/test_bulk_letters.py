@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Message
-from letters import Case
 from support import Cluster, kafka_source
 
 from forebay.deadletter.bulk import BulkLetters
@@ -89,10 +88,6 @@ def told(messages: Sequence[Message]) -> list[tuple[object, ...]]:
     )
 
 
-def in_topic(cluster: Cluster, topic: str) -> list[Message]:
-    return Case(cluster, "", "", "").read(topic)
-
-
 @pytest.mark.parametrize(
     "policy",
     [
@@ -111,7 +106,7 @@ def test_both_write_the_same_letters_to_the_last_byte(
         there = ErrorPolicy(**{**vars(policy), "topic": cluster.make_topic(3)})
         router, rows = run(source, there, tmp_path, bulk=bulk)
         assert (rows, router.letters, router.limited) == (len(BAD), len(BAD), [])
-        found.append(in_topic(cluster, there.topic or ""))
+        found.append(cluster.records(there.topic or ""))
     assert told(found[0]) == told(found[1])
     assert len(found[0]) == len(BAD)
     now = time.time() * 1000
@@ -130,7 +125,7 @@ def test_what_the_limit_keeps_out_is_taken_back_and_told_where_it_is(
     limiter.take(1)  # another task was here, and this one does not know of it
     fresh = SharedLimiter(tmp_path / "bucket", 4, lambda: 0.0)
     router, _ = run(source, ErrorPolicy("dead_letter", dlq), tmp_path, bulk=True, limiter=fresh)
-    letters = [Letter.from_kafka(m.key(), m.value(), m.headers()) for m in in_topic(cluster, dlq)]
+    letters = cluster.letters(dlq)
     assert len(letters) == router.letters == 3
     assert sum(stretch.bad for stretch in router.limited) == len(BAD) - 3
     for letter in letters:
@@ -145,7 +140,7 @@ def test_many_letters_go_in_many_batches_and_none_is_missing(cluster: Cluster, t
     source = kafka_source(cluster.kafka_options(topic))
     router, rows = run(source, ErrorPolicy("dead_letter", dlq), tmp_path, bulk=True)
     assert (rows, router.letters) == (0, count)
-    letters = [Letter.from_kafka(m.key(), m.value(), m.headers()) for m in in_topic(cluster, dlq)]
+    letters = cluster.letters(dlq)
     assert len({letter.identity for letter in letters}) == len(letters) == count
 
 
@@ -154,7 +149,7 @@ def test_a_letter_that_its_topic_finds_too_large_is_made_smaller(cluster: Cluste
     bad = [*BAD, (b"long", long, [])]  # of which packing makes nothing smaller
     source, dlq = source_of(cluster, bad), cluster.make_topic(1, max_message_bytes="2500")
     run(source, ErrorPolicy("dead_letter", dlq), tmp_path, bulk=True)
-    letters = [Letter.from_kafka(m.key(), m.value(), m.headers()) for m in in_topic(cluster, dlq)]
+    letters = cluster.letters(dlq)
     assert len({letter.identity for letter in letters}) == len(bad)
     [cut] = [letter for letter in letters if not letter.whole]
     assert cut.size == len(long)
@@ -200,5 +195,5 @@ def test_letters_of_a_broker_that_comes_back_are_all_there(
     assert made.handle.trouble
     mortal_broker.start_broker()
     router.finish()
-    letters = [Letter.from_kafka(m.key(), m.value(), m.headers()) for m in in_topic(other, dlq)]
+    letters = other.letters(dlq)
     assert len({letter.identity for letter in letters}) == len(BAD)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterator
 
 import pyarrow as pa
 import pytest
 from conftest import MakeSource
-from sessions import caught_up, connect, create_source, name, notes, rows
+from sessions import caught_up, create_source, name, notes, rows
 from support import Cluster
 
 from forebay import column_types as types
@@ -20,12 +19,6 @@ from forebay.runtime.session import Session
 
 RECORDS = [json.dumps({"userid": number, "city": "x"}) for number in range(8)]
 RIGHT = [json.dumps({"userId": number, "city": "x"}) for number in range(4)]
-
-
-@pytest.fixture(scope="module")
-def db(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
-    with connect(tmp_path_factory.mktemp("case") / "home") as session:
-        yield session
 
 
 def test_a_column_that_differs_from_a_field_only_in_case_is_said_at_create_and_counted(

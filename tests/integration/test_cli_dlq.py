@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import time
+from contextlib import closing
 from pathlib import Path
 
 import fresh
@@ -18,7 +19,7 @@ from sessions import connect, create_source, name
 from support import Cluster
 from typer.testing import CliRunner
 
-from forebay.catalog import BatchRecord
+from forebay.catalog import BatchRecord, Catalog
 from forebay.cli.dlq import dlq_app
 from forebay.connectors.contract import Stretch
 
@@ -120,7 +121,7 @@ def test_replay_with_a_function_of_this_folder(home: Home, tmp_path: Path) -> No
     assert "2 letters" in dry and "would be sent" in dry  # noqa: PT018
     [done] = json.loads(home.run("replay", "--all", "--with", "mending:mend", "-o", "json", cwd=tmp_path))
     assert (done["sent"], done["left"], done["failed"]) == (2, 2, 0)
-    values = [message.value() for message in home.case.read(home.case.topic)]
+    values = [message.value() for message in home.case.cluster.records(home.case.topic)]
     assert values.count(b'{"price": 0.5, "id": 1}') == 1
     assert values.count(b'{"id": 1, "price": 0.5}') == 1
     # What a patch cannot do is said, and the exit code tells.
@@ -130,7 +131,7 @@ def test_replay_with_a_function_of_this_folder(home: Home, tmp_path: Path) -> No
 
 def test_replay_asks_which_letters(home: Home) -> None:
     assert "--where, --kind, --id, or --all" in home.run("replay", status=2)
-    assert len(home.case.read(home.case.topic)) == 4
+    assert len(home.case.cluster.records(home.case.topic)) == 4
 
 
 def test_a_dry_run_decodes_what_would_be_sent(home: Home) -> None:
@@ -154,7 +155,7 @@ def test_a_replay_has_a_limit_and_a_rate(home: Home) -> None:
     [rest] = json.loads(home.run("replay", "--all", "--rate", "2", "-o", "json"))
     assert rest["sent"] == 3
     assert time.monotonic() - began >= 1  # two at once, and the third when it is due
-    assert len(home.case.read(home.case.topic)) == 8
+    assert len(home.case.cluster.records(home.case.topic)) == 8
 
 
 def test_a_remedy_repeats_the_flags_that_were_given(home: Home) -> None:
@@ -168,8 +169,8 @@ def test_a_remedy_repeats_the_flags_that_were_given(home: Home) -> None:
 
 
 def test_stats_name_what_the_rate_limit_kept_out_and_the_command_that_recovers_it(home: Home) -> None:
-    with connect(home.path) as session:
-        session._catalog.record_batch(kept_out(home.case))
+    with closing(Catalog(home.path / "catalog.db")) as catalog:
+        catalog.record_batch(kept_out(home.case))
     said = home.both("stats", "--source", home.case.source)
     assert "7 more bad records" in said.stderr
     assert f"forebay dlq recover --source {home.case.source}" in said.stderr

@@ -20,8 +20,9 @@ from deltalake import DeltaTable
 from prompt_toolkit.completion import CompleteEvent
 from prompt_toolkit.document import Document
 from sessions import checkpointed, connect, events, name, rows
-from support import Cluster, eventually
+from support import Cluster
 from terminals import terminal
+from waiting import eventually
 
 from forebay.cli.shell import _Names
 from forebay.devstack.ports import free_ports
@@ -126,8 +127,9 @@ def test_a_cold_run_says_from_the_first_second_what_it_waits_for(
     began = time.monotonic()
     assert process.stderr is not None
     first = process.stderr.readline()
-    assert time.monotonic() - began < 3  # a Python that starts on a busy machine; Spark takes longer
+    first_s = time.monotonic() - began
     _, words = process.communicate(timeout=150)
+    assert first_s < (time.monotonic() - began) / 3  # long before Spark is there, however busy the machine
     assert process.returncode == 0, words
     assert [line for line in (first + words).splitlines() if line.endswith("…") or "catching up" in line] == [
         "loading …",

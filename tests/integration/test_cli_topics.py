@@ -16,10 +16,10 @@ from typing import Any
 import fresh
 import pytest
 from sessions import connect, create_source, name
-from support import Cluster, eventually, unique
+from support import Cluster, unique
+from waiting import eventually
 
 from forebay.devstack import DevStack, state
-from forebay.devstack.ports import free_ports
 from forebay.errors import ObjectExistsError, UnknownTopicError
 
 AVRO = {
@@ -316,11 +316,10 @@ def test_values_of_a_registered_schema_are_produced_and_decoded(
 
 
 def test_brokers_are_the_flags_then_the_environments_then_the_dev_stacks(
-    run: Hands, cluster: Cluster, broker: DevStack
+    run: Hands, cluster: Cluster, broker: DevStack, nowhere: str
 ) -> None:
     topic = cluster.make_topic(1)
-    servers, (port,) = cluster.bootstrap_servers, free_ports(1)
-    away = f"127.0.0.1:{port}"
+    servers, away = cluster.bootstrap_servers, nowhere
     flagged = run("topic", "ls", topic, "--brokers", servers, KAFKA_BOOTSTRAP_SERVERS=away)
     assert topic in flagged.out
     assert away in run("topic", "ls", "--brokers", away, code=3).words
@@ -339,14 +338,14 @@ def test_brokers_are_the_flags_then_the_environments_then_the_dev_stacks(
 
 @pytest.mark.parametrize("command", ["topic ls", "topic create t", "produce t", "consume t"])
 def test_a_local_broker_that_is_away_ends_with_3_within_five_seconds_and_names_dev_up(
-    run: Hands, command: str
+    run: Hands, command: str, nowhere: str
 ) -> None:
-    (port,) = free_ports(1)
+    away = nowhere.replace("127.0.0.1", "localhost")
     began = time.monotonic()
-    done = run(*command.split(), KAFKA_BOOTSTRAP_SERVERS=f"localhost:{port}", code=3)
+    done = run(*command.split(), KAFKA_BOOTSTRAP_SERVERS=away, code=3)
     assert time.monotonic() - began < 15  # five, and a Python that starts on a busy machine
     assert "forebay dev up" in done.words.replace("\n", " ")
-    assert f"localhost:{port}" in done.words
+    assert away in done.words
 
 
 def test_produce_gives_up_on_a_broker_that_goes_away(mortal_broker: DevStack, tmp_path: Path) -> None:

@@ -13,7 +13,8 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from support import NUMBERS, Cluster, eventually, numbers, read
+from support import NUMBERS, Cluster, numbers, read
+from waiting import eventually
 
 from forebay import column_types as types
 from forebay.connectors.contract import (

@@ -11,7 +11,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -21,6 +21,7 @@ import psutil
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
+from waiting import eventually
 
 from forebay.devstack import DevStack, service
 from forebay.devstack.artifacts import KAFKA, load_set
@@ -38,7 +39,7 @@ from forebay.devstack import DevStack
 stack = DevStack(registry=True)
 starter = threading.Thread(target=stack.start)  # a thread that ends must not take the JVMs with it
 starter.start(); starter.join()
-print(stack.broker.process.pid, stack.registry.process.pid, stack._temporary, flush=True)
+print(stack.broker.process.pid, stack.registry.process.pid, stack.broker.directory.parent, flush=True)
 sys.stdin.read()
 """
 RESOLVE = """
@@ -57,13 +58,6 @@ except ForebayError as error:
 def stack() -> Iterator[DevStack]:
     with DevStack(registry=True) as running:
         yield running
-
-
-def eventually(condition: Callable[[], bool], what: str, timeout: float = 30) -> None:
-    deadline = time.monotonic() + timeout
-    while not condition():
-        assert time.monotonic() < deadline, f"not within {timeout} s: {what}"
-        time.sleep(0.05)
 
 
 def is_gone(pid: int) -> bool:

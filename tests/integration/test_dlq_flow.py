@@ -208,7 +208,7 @@ def test_a_letter_of_a_topic_that_was_made_again_is_another_letter(
     assert letters.where(f"topic_id = '{ids[0]}'").replay(to=target).sent == (1 if first == "open" else 0)
     assert letters.only([f"{case.topic}/0/0/{ids[1]}"]).replay(to=target).sent == 1
     assert letters.replay(to=target).sent == 0
-    told = [dict(m.headers())["forebay.replayed.from"].decode() for m in case.read(target)]
+    told = [dict(m.headers())["forebay.replayed.from"].decode() for m in case.cluster.records(target)]
     sent = ids if first != "discarded" else ids[1:]
     assert told == [f"{case.topic}/0/0/{id}" for id in sent]
 

@@ -8,18 +8,19 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import inside
 import letters as make
 import pytest
 from confluent_kafka import TopicPartition
 from letters import BINARY, BROKEN, GOOD, NO_ID, TEXT_PRICE, Case
 from sessions import connect
-from support import Cluster, eventually
+from support import Cluster
+from waiting import eventually
 
 import forebay
-from forebay.deadletter import replay as replay_module
 from forebay.deadletter.letter import Letter
+from forebay.deadletter.outcomes import Outcomes
 from forebay.deadletter.replay import Unsure
-from forebay.kafka.producer import KafkaProducer
 
 
 @pytest.fixture
@@ -53,7 +54,7 @@ def test_a_replay_sends_the_record_byte_for_byte(session: forebay.Session, case:
     )
     report = session.dead_letters(case.source).replay()
     assert (report.sent, report.selected, report.not_open) == (1, 1, 0)
-    first, again = case.read(case.topic)
+    first, again = case.cluster.records(case.topic)
     assert (again.key(), again.value()) == (first.key(), first.value()) == (b"k\x00\xff", BINARY)
     assert again.partition() == first.partition()
     headers = again.headers()
@@ -68,14 +69,14 @@ def test_replaying_twice_sends_nothing_twice(session: forebay.Session, case: Cas
     assert session.dead_letters(case.source).replay().sent == 3
     second = session.dead_letters(case.source).replay()
     assert (second.sent, second.not_open) == (0, 3)
-    assert len(case.read(case.topic)) == 6
+    assert len(case.cluster.records(case.topic)) == 6
 
 
 def test_a_dry_run_says_what_it_would_do_and_does_nothing(session: forebay.Session, case: Case) -> None:
     case.fail(session, [BROKEN, NO_ID])
     report = session.dead_letters(case.source).replay(dry_run=True)
     assert (report.sent, report.bytes, len(report.examples)) == (2, len(BROKEN) + len(NO_ID), 2)
-    assert len(case.read(case.topic)) == 2
+    assert len(case.cluster.records(case.topic)) == 2
     assert set(states(session, case).values()) == {"open"}
 
 
@@ -94,8 +95,8 @@ def test_a_merge_patch_repairs_and_keeps_the_digits_of_the_rest(session: forebay
     assert report.sent == 1
     assert report.problem_count == 1
     assert "JSON" in report.problems[0][1]
-    repaired = [message.value() for message in case.read(case.topic)][-1]
-    values = {message.value() for message in case.read(case.topic)} - {exact, BROKEN}
+    repaired = [message.value() for message in case.cluster.records(case.topic)][-1]
+    values = {message.value() for message in case.cluster.records(case.topic)} - {exact, BROKEN}
     assert values == {
         b'{"id": 12345678901234567890123, "price": 1.5, "rate": 0.10000000000000000000001, "note": {"by": "hand"}}'
     }, repaired
@@ -116,7 +117,9 @@ def test_a_function_repairs_or_leaves_a_letter_open(session: forebay.Session, ca
     report = session.dead_letters(case.source).replay(repair=mend)
     assert (report.sent, report.left, report.problem_count) == (1, 2, 1)
     assert "KeyError" in report.problems[0][1]
-    assert json.dumps({"id": 0, "price": 1.5}).encode() in {m.value() for m in case.read(case.topic)}
+    assert json.dumps({"id": 0, "price": 1.5}).encode() in {
+        m.value() for m in case.cluster.records(case.topic)
+    }
 
 
 def test_a_replay_to_another_topic_leaves_the_source_alone(session: forebay.Session, case: Case) -> None:
@@ -124,8 +127,8 @@ def test_a_replay_to_another_topic_leaves_the_source_alone(session: forebay.Sess
     case.fail(session, [BROKEN], key=b"k")
     report = session.dead_letters(case.source).replay(to=other)
     assert report.target == other
-    assert [(m.key(), m.value()) for m in case.read(other)] == [(b"k", BROKEN)]
-    assert len(case.read(case.topic)) == 1
+    assert [(m.key(), m.value()) for m in case.cluster.records(other)] == [(b"k", BROKEN)]
+    assert len(case.cluster.records(case.topic)) == 1
 
 
 def test_a_cut_letter_is_replayed_whole_and_checked(session: forebay.Session, case: Case) -> None:
@@ -139,7 +142,7 @@ def test_a_cut_letter_is_replayed_whole_and_checked(session: forebay.Session, ca
     report = session.dead_letters(case.source).replay()
     assert report.sent == 1
     assert "is not it" in report.problems[0][1]
-    assert [m.value() for m in case.read(case.topic)].count(long) == 2
+    assert [m.value() for m in case.cluster.records(case.topic)].count(long) == 2
 
 
 def test_a_cut_letter_whose_record_is_gone_stays_open(session: forebay.Session, case: Case) -> None:
@@ -158,7 +161,7 @@ def test_a_cut_letter_whose_record_is_gone_stays_open(session: forebay.Session, 
 def test_a_record_that_fails_again_is_tied_to_its_first_letter(session: forebay.Session, case: Case) -> None:
     [first] = case.fail(session, [BROKEN])
     session.dead_letters(case.source).replay()
-    again = case.read(case.topic)[-1]
+    again = case.cluster.records(case.topic)[-1]
     [second] = case.letters(session, [again])
     case.write([second])
     found = {entry.id: entry for entry in session.dead_letters(case.source)}
@@ -227,7 +230,7 @@ def test_a_topic_that_does_not_exist_is_not_made(session: forebay.Session, case:
 def test_two_replays_at_once_are_one_and_a_refusal(session: forebay.Session, case: Case) -> None:
     case.fail(session, [BROKEN])
     letters = session.dead_letters(case.source)
-    with letters._alone("replay"), pytest.raises(forebay.errors.AlreadyRunningError):
+    with inside.alone(letters, "replay"), pytest.raises(forebay.errors.AlreadyRunningError):
         letters.replay()
     assert letters.replay().sent == 1
 
@@ -242,22 +245,21 @@ def test_a_replay_that_died_is_taken_up_where_it_was(
 ) -> None:
     """Dead after its intent was written down: nothing was sent. Dead before its end was: everything was."""
     case.fail(session, [BROKEN, NO_ID, TEXT_PRICE])
-    outcomes = session._outcomes
-    real = {"intend": outcomes.intend, "settle": outcomes.settle}
+    real = {"intend": Outcomes.intend, "settle": Outcomes.settle}
 
     def dying(*given: Any) -> None:
         if crash == "intend":
             real["intend"](*given)
         raise _KilledError
 
-    monkeypatch.setattr(outcomes, crash, dying)
+    monkeypatch.setattr(Outcomes, crash, dying)
     with pytest.raises(_KilledError):
         session.dead_letters(case.source).replay()
     monkeypatch.undo()
     assert set(states(session, case).values()) == {"open"}
     second = session.dead_letters(case.source).replay()
     assert (second.sent, second.found) == ((3, 0) if crash == "intend" else (0, 3))
-    assert len(case.read(case.topic)) == 6
+    assert len(case.cluster.records(case.topic)) == 6
     assert {entry.outcome.target_topic for entry in session.dead_letters(case.source)} == {case.topic}
     assert session.dead_letters(case.source).replay().sent == 0
 
@@ -272,15 +274,8 @@ def test_what_another_transaction_hides_is_waited_for(
     other.produce(case.topic, GOOD, partition=0)
     other.flush(30)
 
-    def dying(*given: Any) -> None:
-        raise _KilledError
-
-    monkeypatch.setattr(session._outcomes, "settle", dying)
-    with pytest.raises(_KilledError):
-        session.dead_letters(case.source).replay()
-    monkeypatch.undo()
+    killed_before_it_wrote_down_what_it_sent(session, case, monkeypatch)
     looks: list[int] = []
-    real = replay_module._look
 
     def looking(*given: Any) -> Any:
         looks.append(1)
@@ -288,7 +283,7 @@ def test_what_another_transaction_hides_is_waited_for(
             other.commit_transaction(30)
         return real(*given)
 
-    monkeypatch.setattr(replay_module, "_look", looking)
+    real = inside.break_replay(monkeypatch, "look", looking)
     report = session.dead_letters(case.source).replay()
     assert (report.sent, report.found) == (0, 1)
     assert len(looks) >= 2
@@ -301,7 +296,7 @@ def killed_before_it_wrote_down_what_it_sent(
         raise _KilledError
 
     with monkeypatch.context() as patched:
-        patched.setattr(session._outcomes, "settle", dying)
+        patched.setattr(Outcomes, "settle", dying)
         with pytest.raises(_KilledError):
             session.dead_letters(case.source).replay(to=to)
 
@@ -316,12 +311,12 @@ def test_one_letter_found_tells_of_all_of_its_transaction_also_of_those_that_ano
     other.produce(case.topic, GOOD, partition=1)
     other.flush(30)
     killed_before_it_wrote_down_what_it_sent(session, case, monkeypatch)
-    eventually(lambda: len(case.read(case.topic)) == 3, "what is sent to partition 0 is seen")
+    eventually(lambda: len(case.cluster.records(case.topic)) == 3, "what is sent to partition 0 is seen")
     report = session.dead_letters(case.source).replay()  # while that transaction is open
     assert (report.sent, report.found) == (0, 2)
     other.commit_transaction(30)
     assert set(states(session, case).values()) == {"replayed"}
-    sent = Counter(message.value() for message in case.read(case.topic))
+    sent = Counter(message.value() for message in case.cluster.records(case.topic))
     assert sent == {BROKEN: 2, NO_ID: 2, GOOD: 1}
 
 
@@ -331,7 +326,7 @@ def test_one_letter_found_tells_of_all_of_its_transaction_also_of_those_that_ret
     case.fail(session, [BROKEN], partition=0)
     case.fail(session, [NO_ID], partition=1)
     killed_before_it_wrote_down_what_it_sent(session, case, monkeypatch)
-    eventually(lambda: len(case.read(case.topic)) == 4, "what was sent is seen")
+    eventually(lambda: len(case.cluster.records(case.topic)) == 4, "what was sent is seen")
     [deleted] = case.cluster.admin.delete_records([TopicPartition(case.topic, 1, -1)]).values()
     deleted.result(30)
     report = session.dead_letters(case.source).replay()
@@ -364,7 +359,7 @@ def test_what_compaction_took_of_a_killed_replay_is_not_sent_again(
     def cleaned() -> bool:
         for key in keys:
             case.cluster.produce(target, [GOOD], key=key)  # also so that the segment before it is rolled
-        return len([m for m in case.read(target) if m.value() != GOOD]) == 2 - len(keys)
+        return len([m for m in case.cluster.records(target) if m.value() != GOOD]) == 2 - len(keys)
 
     eventually(cleaned, "the log cleaner has run", timeout=90)
     if overwritten == "one":
@@ -374,7 +369,7 @@ def test_what_compaction_took_of_a_killed_replay_is_not_sent_again(
     with pytest.raises(forebay.errors.OffsetOutOfRangeError, match="cannot be told any more"):
         session.dead_letters(case.source).replay(to=target)
     assert session.dead_letters(case.source).replay(to=target, unsure="sent").found == 2
-    assert {m.value() for m in case.read(target)} == {GOOD}
+    assert {m.value() for m in case.cluster.records(target)} == {GOOD}
 
 
 @pytest.mark.parametrize("reached", ["nothing", "the broker"])
@@ -391,16 +386,16 @@ def test_a_compacted_topic_that_never_had_a_killed_replay_has_it_sent(
 
     with monkeypatch.context() as patched:
         if reached == "nothing":
-            real = session._outcomes.intend
-            patched.setattr(session._outcomes, "intend", lambda *given: (real(*given), dying()))
+            real = Outcomes.intend
+            patched.setattr(Outcomes, "intend", lambda *given: (real(*given), dying()))
         else:
-            patched.setattr(KafkaProducer, "commit", dying)
+            inside.break_replay(patched, "commit", dying)
         with pytest.raises(_KilledError):
             session.dead_letters(case.source).replay(to=target)
     case.cluster.produce(target, [GOOD], key=b"other")
     report = session.dead_letters(case.source).replay(to=target)
     assert (report.sent, report.found) == (1, 0)
-    assert [m.value() for m in case.read(target)].count(BROKEN) == 1
+    assert [m.value() for m in case.cluster.records(target)].count(BROKEN) == 1
 
 
 def test_what_was_sent_to_a_topic_that_was_made_again_since_is_asked_and_not_guessed(
@@ -448,14 +443,8 @@ def test_what_nobody_can_tell_any_more_is_asked_and_not_guessed(
 ) -> None:
     case.fail(session, [BROKEN], partition=0)
 
-    def dying(*given: Any) -> None:
-        raise _KilledError
-
-    monkeypatch.setattr(session._outcomes, "settle", dying)
-    with pytest.raises(_KilledError):
-        session.dead_letters(case.source).replay()
-    monkeypatch.undo()
-    case.read(case.topic)
+    killed_before_it_wrote_down_what_it_sent(session, case, monkeypatch)
+    case.cluster.records(case.topic)
     [deleted] = case.cluster.admin.delete_records([TopicPartition(case.topic, 0, -1)]).values()
     deleted.result(30)
     with pytest.raises(forebay.errors.OffsetOutOfRangeError, match="cannot be told any more") as refused:
@@ -475,6 +464,6 @@ def test_a_record_that_the_target_refuses_is_named_and_nothing_of_its_transactio
         session.dead_letters(case.source).replay(to=small)
     id = f"{case.topic}/0/{large.offset}"
     assert id in str(refused.value)
-    assert case.read(small) == []
+    assert case.cluster.records(small) == []
     assert set(states(session, case).values()) == {"open"}
     assert session.dead_letters(case.source).where(f"id <> '{id}'").replay(to=small).sent == 1

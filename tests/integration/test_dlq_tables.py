@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+import inside
 import letters as make
 import pytest
 from letters import BINARY, BROKEN, GOOD, NO_ID, TEXT_PRICE, Case
@@ -13,6 +14,7 @@ from support import Cluster
 
 import forebay
 from forebay import errors
+from forebay.catalog import Catalog
 
 
 @pytest.fixture(scope="module")
@@ -95,9 +97,9 @@ def test_replay_in_sql_goes_to_a_topic_and_runs_dry(session: forebay.Session, ca
         True,
         True,
     )
-    assert case.read(other) == []
+    assert case.cluster.records(other) == []
     assert session.sql(f"REPLAY DEAD LETTERS FROM {case.source} TO '{other}'").rows()[0]["sent"] == 1
-    assert [message.value() for message in case.read(other)] == [BROKEN]
+    assert [message.value() for message in case.cluster.records(other)] == [BROKEN]
 
 
 def test_errors_of_statements_show_their_place(session: forebay.Session, case: Case) -> None:
@@ -142,7 +144,7 @@ def test_records_that_are_no_letters_are_counted_and_left_out(session: forebay.S
     case.fail(session, [BROKEN])
     case.cluster.produce(case.dlq, [b"hello"], headers=[("forebay.headers", b"99")])
     case.cluster.produce(case.dlq, [b"hello"])
-    reader = session.dead_letters(case.source)._reader()
+    reader = inside.reader_of(session.dead_letters(case.source))
     assert len(list(reader.entries())) == 1
     assert reader.strangers == 2
 
@@ -159,14 +161,15 @@ def test_a_source_that_is_not_asked_for_is_not_read(
         + " "
         + case.statement().partition(" FORMAT JSON ")[2]
     )
-    definition = session._catalog.get(other)
+    catalog = Catalog(session.home / "catalog.db")
+    definition = catalog.get(other)
     assert definition is not None
     away = definition.sql.replace(
         f"dead_letter_topic = '{case.dlq}'",
         f"dead_letter_topic = '{case.dlq}', dead_letter_brokers = '127.0.0.1:1'",
     )
     assert away != definition.sql
-    session._catalog.put(replace(definition, sql=away))
+    catalog.put(replace(definition, sql=away))
     try:
         asked = f"SELECT count(*) FROM forebay_catalog.dead_letters AS d WHERE d.source = '{case.source}'"
         assert rows(session, asked) == [(1,)]

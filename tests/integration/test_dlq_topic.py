@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import inside
 import letters as make
 import pytest
 from pools import pool_on, run_until
@@ -109,7 +110,7 @@ def test_a_pools_letter_is_sent_once_and_a_failure_after_that_is_seen(board: Boa
     assert (first["source"], first["target"], first["sent"]) == (name, board.topic, 2)
     [second] = json.loads(board.run("replay", "--all", "-o", "json"))
     assert (second["sent"], second["not_open"]) == (0, 2)
-    assert sorted(message.value() for message in board.case.read(board.topic)) == [
+    assert sorted(message.value() for message in board.case.cluster.records(board.topic)) == [
         b"hopeless", b"hopeless", b"mended", b"mended",
     ]  # fmt: skip
     board.fail(name, [b"hopeless"], 1, group_id=group)
@@ -156,8 +157,8 @@ def test_letters_in_python_need_no_source(board: Board) -> None:
         letters = session.dead_letters(name, topic=board.dlq, options=options)
         assert [entry.letter.value for entry in letters] == [b"bad"]
         # What was sent on one cluster says nothing about a pool of that name on another.
-        admin = Admin(letters._owner.options)
-        assert letters._owner.key == f"{name}@{admin.id()}"
+        admin = Admin(inside.owner_of(letters).options)
+        assert inside.owner_of(letters).key == f"{name}@{admin.id()}"
         admin.close()
 
 

@@ -10,9 +10,11 @@ import warnings
 from collections.abc import Iterator
 from typing import Any
 
+import inside
 import pytest
 from confluent_kafka import Consumer, TopicPartition
-from support import Cluster, eventually, kafka_source, numbers
+from support import Cluster, kafka_source, numbers
+from waiting import eventually
 
 from forebay.kafka.consumers import IDLE_CLOSE_S, ConsumerCache
 from forebay.kafka.settings import consumer_settings
@@ -147,6 +149,6 @@ def test_a_forked_process_can_close_the_cache_even_when_a_thread_held_its_lock(
 ) -> None:
     with cache.borrow(settings):
         pass
-    with cache._lock:
+    with inside.held_lock(cache):
         assert in_child(lambda: cache.close() or cache.idle()) == 0
     assert cache.idle() == 1

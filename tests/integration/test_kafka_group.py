@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions
 from conftest import MakeSource
-from support import Cluster, eventually, numbers, read
+from support import Cluster, numbers, read
+from waiting import eventually
 
 from forebay.connectors.contract import SourceCheckpoint
 from forebay.errors import CommitError

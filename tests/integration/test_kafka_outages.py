@@ -9,12 +9,12 @@ from collections.abc import Iterator
 
 import pytest
 from conftest import MakeSource
-from support import Cluster, eventually, numbers, read
+from support import Cluster, numbers, read
+from waiting import eventually
 
 from forebay import backoff
 from forebay.connectors.contract import ConnectorState, SourceCheckpoint
 from forebay.devstack import DevStack
-from forebay.devstack.ports import free_ports
 from forebay.errors import AuthError, CommitError, UnknownTopicError, UnreachableError
 from forebay.kafka.offsets import KafkaPosition
 
@@ -90,11 +90,6 @@ def test_the_last_failure_is_raised_when_the_time_is_up() -> None:
 
 
 # -- nobody there -----------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def nowhere() -> str:
-    return f"127.0.0.1:{free_ports(1)[0]}"
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 from confluent_kafka import TopicPartition
-from support import Cluster, eventually, kafka_source, numbers, read
+from support import Cluster, kafka_source, numbers, read
+from waiting import eventually
 
 from forebay.errors import OffsetOutOfRangeError, OptionValueError, UnknownTopicError
 from forebay.kafka.offsets import KafkaPosition, KafkaSplit, Range
@@ -87,18 +88,7 @@ def test_what_compaction_removed_is_a_gap_and_not_a_loss(cluster: Cluster) -> No
     sent = 200
 
     def survivors() -> list[int]:
-        consumer = cluster.consumer("compaction", **{"enable.partition.eof": True})
-        found = []
-        try:
-            consumer.assign([TopicPartition(topic, 0, 0)])
-            while True:
-                message = consumer.poll(10)
-                assert message is not None
-                if message.error():
-                    return found
-                found.append(message.offset())
-        finally:
-            consumer.close()
+        return [message.offset() for message in cluster.records(topic)]
 
     def compacted() -> bool:
         nonlocal sent

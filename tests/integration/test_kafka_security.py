@@ -8,9 +8,11 @@ import traceback
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import inside
 import pytest
-from guarded import PASSWORD, RECORDS, USER, Guarded, certificate, guarded_broker, set_scram_password
-from support import Cluster, eventually, read
+from guarded import PASSWORD, RECORDS, Guarded, set_scram_password
+from support import read
+from waiting import eventually
 
 from forebay.errors import AuthError
 from forebay.kafka.connector import KafkaSource
@@ -21,18 +23,6 @@ from forebay.native import native
 
 MakeSource = Callable[[dict[str, str]], KafkaSource]
 WRONG = "battery-staple"
-
-
-@pytest.fixture(scope="module")
-def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
-    folder = tmp_path_factory.mktemp("guarded")
-    ca, other_ca = certificate(folder / "broker.p12"), certificate(folder / "other.p12")
-    own = certificate(folder / "own.p12", signs_itself=True)
-    with guarded_broker(folder / "broker", folder / "broker.p12", folder / "own.p12") as broker:
-        login = {"sasl.mechanism": "PLAIN", "sasl.username": USER, "sasl.password": PASSWORD}
-        cluster = Cluster(broker, **{"security.protocol": "SASL_PLAINTEXT"}, **login)
-        set_scram_password(cluster, USER, PASSWORD)
-        yield Guarded(cluster, broker.listeners, ca, own, other_ca)
 
 
 @pytest.fixture(params=["native", "python"])
@@ -75,7 +65,7 @@ def test_every_record_is_read_once(
     guarded: Guarded, kafka_source: MakeSource, monkeypatch: pytest.MonkeyPatch, kind: str, reader: str
 ) -> None:
     if reader == "native":
-        monkeypatch.delattr("forebay.kafka.connector._read_plain")  # it must do without
+        inside.forbid_the_plain_reader(monkeypatch)  # it must do without
     source = kafka_source(guarded.options(kind))
     source.open()
     opened = NativeReader.open([], RowDecoder(source.config.schema, source.options), source.options)

@@ -14,7 +14,8 @@ from statistics import median
 import pytest
 from pyspark.sql import SparkSession
 from sessions import caught_up, checkpointed, connect, create_source, events, name, rows
-from support import Cluster, eventually
+from support import Cluster
+from waiting import eventually
 
 from forebay.runtime import checkpoints
 from forebay.runtime.session import Session
@@ -101,7 +102,7 @@ class Slow(StreamingQueryListener):
     def onQueryTerminated(self, event): pass
     def onQueryProgress(self, event):
         Slow.heard += 1
-        time.sleep(1.0)
+        time.sleep(1.0)  # what is slow here: Spark drops events while it is at it
 
 home, source = sys.argv[1:]
 with forebay.connect(home, spark_conf={"spark.scheduler.listenerbus.eventqueue.streams.capacity": "1"}) as db:

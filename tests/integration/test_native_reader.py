@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
 from typing import Any
 
+import inside
 import psutil
 import pyarrow as pa
 import pytest
@@ -16,25 +16,11 @@ from forebay import column_types as types
 from forebay.kafka.native_reader import NativeReader
 from forebay.kafka.offsets import KafkaSplit, Range
 from forebay.kafka.rows import RowDecoder
-from forebay.native import native
 
 pytest.importorskip("forebay_native", reason="the native reader is not built (make setup)")
 MIXED = pa.schema([pa.field("n", types.BIGINT, False), pa.field("s", types.STRING)])
 BATCHES = int(os.environ.get("FOREBAY_LEAK_BATCHES", "1000"))  # make chaos: ten thousand
 RAW = pa.schema([pa.field("key", types.STRING), pa.field("value", types.BINARY)])
-
-
-@pytest.fixture
-def plainly(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """Switches the native reader off when called, and on again afterwards."""
-
-    def switch() -> None:
-        monkeypatch.setenv("FOREBAY_NATIVE", "0")
-        native.cache_clear()
-
-    yield switch
-    monkeypatch.undo()
-    native.cache_clear()
 
 
 def everything(options: dict[str, str], schema: pa.Schema, split: KafkaSplit) -> tuple[list[Any], list[Any]]:
@@ -131,7 +117,7 @@ def test_both_readers_skip_double_and_key_the_same_records(
         return rows, bad, sum(b.skipped for b in batches), sum(b.extra for b in batches)
 
     with monkeypatch.context() as alone:
-        alone.delattr("forebay.kafka.connector._read_plain")
+        inside.forbid_the_plain_reader(alone)
         first = everything()
     plainly()
     assert first == everything()

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pyarrow as pa
 import pytest
-from sessions import caught_up, connect, create_source, event, events, name, notes, rows
+from sessions import caught_up, create_source, event, events, name, notes, rows
 from support import Cluster
 
 from forebay import column_types as types
@@ -21,12 +19,6 @@ TRADES = pa.schema(
         pa.field("ts", types.TIMESTAMP),
     ]
 )
-
-
-@pytest.fixture(scope="module")
-def db(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
-    with connect(tmp_path_factory.mktemp("needed") / "home") as session:
-        yield session
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,7 @@ def spark() -> Iterator[SparkSession]:
         .config("spark.driver.host", "127.0.0.1")
         .getOrCreate()
     )
-    session.dataSource.register(forebay.ForebaySource)
+    forebay.register(session)
     yield session
     session.stop()
 

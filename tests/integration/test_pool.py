@@ -9,8 +9,9 @@ from collections import Counter, defaultdict
 from typing import Any
 
 import pytest
-from pools import committed, ends, pool_on, run_until, until
-from support import Cluster, eventually, unique
+from pools import committed, ends, pool_on, run_until
+from support import Cluster, unique
+from waiting import eventually, until
 
 from forebay.errors import (
     OptionConflictError,
@@ -289,7 +290,7 @@ def test_a_stopped_pool_finishes_what_it_has_begun_and_begins_nothing_more(
 
     async def handle(record: Record) -> None:
         begun.append(record.offset)
-        await asyncio.sleep(0.3)
+        await until(lambda: pool.state == "stopping", "the pool is being stopped")
         ended.append(record.offset)
 
     pool = pool_on(cluster, topic, workers=10, order=order)

@@ -20,9 +20,10 @@ import fastavro
 import pytest
 from examples.pool import http_calls, metrics, orders, retry, simple, transactional
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
-from pools import committed, ends, pool_on, run_until, until
-from support import Cluster, eventually, unique
+from pools import committed, ends, pool_on, run_until
+from support import Cluster, unique
 from terminals import terminal
+from waiting import eventually, until
 
 from forebay.deadletter.letter import Letter
 from forebay.deadletter.outcomes import Outcomes

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
-from pools import pool_on, until
+from pools import pool_on
 from support import Cluster
+from waiting import until
 
 from forebay.pool import Record
 

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from pools import committed, ends, pool_on, run_until, until
+from pools import committed, ends, pool_on, run_until
 from support import Cluster, unique
-from test_pool_transactions import read_committed, read_messages
+from waiting import until
 
 from forebay.errors import (
     ForebayError,
@@ -24,6 +24,7 @@ from forebay.errors import (
     UnknownTopicError,
 )
 from forebay.pool import Record
+from forebay.pool.lease import Lease
 from forebay.pool.pool import PoolState
 
 COUNT = 60
@@ -70,13 +71,13 @@ def test_a_record_whose_output_the_broker_refuses_fails_alone(
         )
     )
     expected = {b"%s%d" % (key, n) for key in (b"a", b"b", b"c") for n in range(COUNT // 3)} - refused
-    found = read_committed(cluster, out)
+    found = cluster.values(out)
     assert len(found) == len(expected)
     assert set(found) == expected
     assert committed(cluster, pool, topic) == ends(cluster, topic)
     assert {tries[value] for value in refused} == {2}
     assert set(tries.values()) <= {1, 2}
-    letters = read_messages(cluster, topic + "-dlq")
+    letters = cluster.records(topic + "-dlq")
     assert {message.value() for message in letters} == refused
     kinds = {dict(message.headers())["forebay.error.kind"] for message in letters}
     assert kinds == {b"OutputError"}
@@ -92,14 +93,14 @@ def test_outputs_that_are_too_large_only_together_are_written(cluster: Cluster, 
         record.send(narrow, texts[record.value])
         record.send(narrow, texts[record.value])
 
-    before = len(read_committed(cluster, narrow))
+    before = len(cluster.values(narrow))
     pool = pool_on(cluster, topic).transactional(unique("tx"), interval_ms=50)
     asyncio.run(
         run_until(
             pool, handle, lambda: pool.stats().partitions and pool.stats().partitions[0].committed == 20, 60
         )
     )
-    assert Counter(read_committed(cluster, narrow)[before:]) == dict.fromkeys(texts.values(), 2)
+    assert Counter(cluster.values(narrow)[before:]) == dict.fromkeys(texts.values(), 2)
 
 
 def test_a_record_that_is_refused_late_does_not_let_those_that_overtook_it_be_written_again(
@@ -123,7 +124,7 @@ def test_a_record_that_is_refused_late_does_not_let_those_that_overtook_it_be_wr
     async def main() -> None:
         await pool.start(handle)
         await until(lambda: pool.stats().completed == 29, "all but one are done")
-        await until(lambda: len(read_committed(cluster, out)) == 29, "and written")
+        await until(lambda: len(cluster.values(out)) == 29, "and written")
         release.set()
         await until(lambda: pool.stats().halted == 1, "the late one is refused")
         await pool.stop()
@@ -136,7 +137,7 @@ def test_a_record_that_is_refused_late_does_not_let_those_that_overtook_it_be_wr
 
     again = pool_on(cluster, topic, group_id=group).transactional(unique("tx"), interval_ms=20)
     asyncio.run(run_until(again, good, lambda: again.stats().completed == 1))
-    assert sorted(read_committed(cluster, out), key=int) == [b"%d" % n for n in range(30)]
+    assert sorted(cluster.values(out), key=int) == [b"%d" % n for n in range(30)]
 
 
 def test_outputs_that_are_refused_count_as_failures_of_their_records(cluster: Cluster, narrow: str) -> None:
@@ -229,7 +230,8 @@ def test_a_pool_whose_polling_thread_fails_ends_with_the_reason_though_nobody_wa
     async def main() -> None:
         pool = pool_on(cluster, topic)
         await pool.start(handle_nothing)
-        monkeypatch.setattr(pool._feed, "_receive", lambda messages: 1 // 0)
+        monkeypatch.setattr(Lease, "receive", lambda *given: 1 // 0)
+        await asyncio.to_thread(cluster.produce, topic, [b"x"])
         await until(lambda: pool.state is PoolState.stopped, "it is stopped by itself")
         with pytest.raises(ForebayError, match="ZeroDivisionError"):
             await pool.wait()

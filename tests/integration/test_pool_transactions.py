@@ -11,12 +11,12 @@ import sys
 import time
 from collections import Counter
 from pathlib import Path
-from typing import Any
 
 import pytest
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
-from pools import committed, ends, pool_on, run_until, until
+from pools import committed, ends, pool_on, run_until
 from support import Cluster, unique
+from waiting import eventually, until
 
 from forebay.errors import ConnectorStateError, OptionConflictError, PoolStateError, TransactionError
 from forebay.pool import Pool, Record
@@ -34,35 +34,6 @@ asyncio.run(pool.transactional(id, interval_ms=50).run(handle))
 """
 
 
-def read_committed(cluster: Cluster, topic: str) -> list[bytes]:
-    """All values of a topic that a reader of committed records sees."""
-    return [message.value() for message in read_messages(cluster, topic)]
-
-
-def read_messages(cluster: Cluster, topic: str) -> list[Any]:
-    consumer = cluster.consumer(
-        unique("reader"),
-        **{
-            "isolation.level": "read_committed",
-            "enable.partition.eof": True,
-            "auto.offset.reset": "earliest",
-        },
-    )
-    consumer.subscribe([topic])
-    found, ended, count = [], set(), len(cluster.watermarks(topic))
-    try:
-        while len(ended) < count:
-            message = consumer.poll(10)
-            assert message is not None
-            if message.error():
-                ended.add(message.partition())
-            else:
-                found.append(message)
-    finally:
-        consumer.close()
-    return found
-
-
 def test_what_is_sent_is_written_once_with_its_offset_and_nothing_of_failed_attempts(
     cluster: Cluster,
 ) -> None:
@@ -78,7 +49,7 @@ def test_what_is_sent_is_written_once_with_its_offset_and_nothing_of_failed_atte
     pool = pool_on(cluster, topic, workers=50).transactional(unique("tx"), interval_ms=50)
     asyncio.run(run_until(pool, handle, lambda: pool.stats().completed == 600))
     expected = {b"%d on attempt %d" % (n, 1 if n % 10 else 2) for n in range(600)}
-    found = read_committed(cluster, out)
+    found = cluster.values(out)
     assert len(found) == 600
     assert set(found) == expected
     assert committed(cluster, pool, topic) == ends(cluster, topic)
@@ -102,7 +73,7 @@ def test_what_is_sent_carries_the_span_of_its_handler(
     pool = pool_on(cluster, topic).transactional(unique("tx"), interval_ms=50)
     asyncio.run(run_until(pool, handle if plain else handle_async, lambda: pool.stats().completed == 1))
     [span] = spans.get_finished_spans()
-    found = {message.value(): message.headers() for message in read_messages(cluster, out)}
+    found = {message.value(): message.headers() for message in cluster.records(out)}
     traceparent = (
         f"00-{span.context.trace_id:032x}-{span.context.span_id:016x}-{span.context.trace_flags:02x}"
     )
@@ -123,7 +94,7 @@ def test_what_is_beyond_an_unfinished_record_is_written_with_metadata_and_not_ag
     pool = pool_on(cluster, topic, group_id=group, shutdown_timeout_ms=0).transactional(unique("tx"))
     asyncio.run(run_until(pool, stuck, lambda: pool.stats().completed == 49))
     assert committed(cluster, pool, topic) == {0: 7}
-    assert len(read_committed(cluster, out)) == 49
+    assert len(cluster.values(out)) == 49
 
     async def free(record: Record) -> None:
         handled[record.value] += 1
@@ -131,7 +102,7 @@ def test_what_is_beyond_an_unfinished_record_is_written_with_metadata_and_not_ag
 
     again = pool_on(cluster, topic, group_id=group).transactional(unique("tx"))
     asyncio.run(run_until(again, free, lambda: again.stats().completed == 1))
-    found = read_committed(cluster, out)
+    found = cluster.values(out)
     assert sorted(found, key=int) == [b"%d" % n for n in range(50)]
     assert handled.pop(b"7") == 2
     assert set(handled.values()) == {1}
@@ -153,13 +124,13 @@ def test_what_does_not_fit_into_the_metadata_waits_for_its_transaction(cluster: 
     async def main() -> None:
         await pool.start(handle)
         await until(lambda: pool.stats().completed == 99, "all but the first are done")
-        assert await asyncio.to_thread(read_committed, cluster, out) == []
+        assert await asyncio.to_thread(cluster.values, out) == []
         release.set()
         await until(lambda: pool.stats().partitions[0].committed == 100, "all is committed")
         await pool.stop()
 
     asyncio.run(main())
-    assert sorted(read_committed(cluster, out), key=int) == [b"%d" % n for n in range(100)]
+    assert sorted(cluster.values(out), key=int) == [b"%d" % n for n in range(100)]
 
 
 def test_partitions_that_move_between_transactional_pools_are_written_once(cluster: Cluster) -> None:
@@ -185,7 +156,7 @@ def test_partitions_that_move_between_transactional_pools_are_written_once(clust
         await second.stop()
 
     asyncio.run(main())
-    assert sorted(read_committed(cluster, out), key=int) == [b"%d" % n for n in range(3000)]
+    assert sorted(cluster.values(out), key=int) == [b"%d" % n for n in range(3000)]
     assert cluster.committed(group, topic) == ends(cluster, topic)
 
 
@@ -194,28 +165,28 @@ def test_sigkill_at_random_moments_leaves_each_output_exactly_once(cluster: Clus
     count = 6000
     cluster.produce(topic, (b"%d" % n for n in range(count)))
     random.seed(3)
+
+    def committed_so_far() -> int:
+        return sum(max(0, offset) for offset in cluster.committed(group, topic).values())
+
     for kill in range(4):
         member = subprocess.Popen(
             [sys.executable, "-c", MEMBER, cluster.bootstrap_servers, topic, group, out, group]
         )
         if kill == 3:
             break
-        before, deadline = sum(cluster.committed(group, topic).values()), time.monotonic() + 30
-        while sum(cluster.committed(group, topic).values()) == before and time.monotonic() < deadline:
-            time.sleep(0.05)
-        time.sleep(random.random() * 0.3)
+        before = committed_so_far()
+        eventually(lambda seen=before: committed_so_far() > seen, "it commits")  # type: ignore[misc]
+        time.sleep(random.random() * 0.3)  # the moment is what is random here
         os.kill(member.pid, signal.SIGKILL)
         member.wait()
     try:
-        deadline = time.monotonic() + 60
-        while sum(max(0, n) for n in cluster.committed(group, topic).values()) < count:
-            assert time.monotonic() < deadline
-            assert member.poll() is None
-            time.sleep(0.1)
+        eventually(lambda: committed_so_far() >= count or member.poll() is not None, "all is committed", 60)
+        assert member.poll() is None
     finally:
         member.terminate()
         member.wait(20)
-    assert sorted(read_committed(cluster, out), key=int) == [b"%d" % n for n in range(count)]
+    assert sorted(cluster.values(out), key=int) == [b"%d" % n for n in range(count)]
 
 
 def test_a_second_pool_with_the_same_id_ends_the_first(cluster: Cluster) -> None:

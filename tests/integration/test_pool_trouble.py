@@ -14,8 +14,9 @@ from collections import Counter
 
 import pytest
 from confluent_kafka import TopicPartition
-from pools import committed, ends, pool_on, run_until, until
-from support import Cluster, eventually, unique
+from pools import committed, ends, pool_on, run_until
+from support import Cluster, unique
+from waiting import eventually, until
 
 from forebay.devstack import DevStack
 from forebay.pool import Pool, Record
@@ -94,12 +95,10 @@ def test_metadata_that_the_broker_finds_too_large_is_cut_and_the_offset_is_commi
     )  # fmt: skip
 
     def is_committed() -> bool:
-        return pool.stats().commit_failures > 0 and any(
-            lease.committed is not None and 1000 < len(lease.committed[1]) <= 4096
-            for lease in pool._feed.leases.values()
-        )
+        written = len(cluster.committed_metadata(pool.options["group.id"], topic)[0])
+        return pool.stats().commit_failures > 0 and 1000 < written <= 4096
 
-    asyncio.run(run_until(pool, handle, is_committed))
+    asyncio.run(run_until(pool, handle, lambda: asyncio.to_thread(is_committed)))
     assert committed(cluster, pool, topic) == {0: 0}
 
 
@@ -140,9 +139,8 @@ def test_an_idle_pool_commits_nothing_and_does_not_move_the_group(cluster: Clust
     async def main() -> None:
         await pool.start(Handled())
         await until(lambda: pool.stats().partitions, "the partition is assigned")
-        await asyncio.sleep(
-            1
-        )  # five commit intervals in which nothing must happen: there is no event to wait for
+        # Five commit intervals in which nothing must happen: there is no event to wait for.
+        await asyncio.sleep(1)
         assert pool.stats().commits == 0
         await pool.stop()
 
@@ -205,7 +203,7 @@ def test_a_handler_slower_than_max_poll_interval_does_not_lose_the_partition(clu
 
     async def handle(record: Record) -> None:
         if record.offset == 0:
-            await asyncio.sleep(8)
+            await asyncio.sleep(8)  # longer than `max.poll.interval.ms`, which brokers take from 6 s on
         await handled(record)
 
     pool = pool_on(
@@ -219,7 +217,7 @@ def test_a_handler_slower_than_max_poll_interval_does_not_lose_the_partition(clu
     )
     asyncio.run(run_until(pool, handle, lambda: len(handled.offsets) == 30))
     assert set(handled.offsets.values()) == {1}
-    assert pool._feed.rebalances == 1
+    assert pool.stats().rebalances == 1
     assert committed(cluster, pool, topic) == {0: 30}
 
 
@@ -321,6 +319,11 @@ def test_a_member_that_is_stopped_is_out_of_its_group_at_once_with_or_without_pa
 # -- the broker --------------------------------------------------------------------------------------
 
 
+def at_rest(pool: Pool) -> bool:
+    stats = pool.stats()
+    return stats.queued == stats.workers == 0
+
+
 def test_a_broker_that_is_killed_or_frozen_costs_no_record_and_no_restart(mortal_broker: DevStack) -> None:
     cluster = Cluster(mortal_broker)
     topic = cluster.make_topic(2)
@@ -337,11 +340,12 @@ def test_a_broker_that_is_killed_or_frozen_costs_no_record_and_no_restart(mortal
         assert process is not None
         os.kill(process.pid, signal.SIGSTOP)
         try:
-            await asyncio.sleep(3)  # frozen for as long: what is queued is handled meanwhile
+            await asyncio.sleep(1)  # five commit intervals: that it lasts is what is tested
+            await until(lambda: at_rest(pool), "what is queued is handled meanwhile")
         finally:
             os.kill(process.pid, signal.SIGCONT)
-        seen = len(handled.offsets)
-        await until(lambda: len(handled.offsets) > seen, "it goes on after the freeze")
+        commits = pool.stats().commits
+        await until(lambda: pool.stats().commits > commits, "it goes on after the freeze")
         await asyncio.to_thread(mortal_broker.kill_broker)
         await asyncio.to_thread(mortal_broker.start_broker)
         await until(lambda: len(handled.offsets) == 6000, "all is handled", 60)

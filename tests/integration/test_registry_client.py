@@ -10,13 +10,14 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import inside
 import pytest
 from confluent_kafka.schema_registry import Schema, SchemaReference, SchemaRegistryClient
 from registry_guard import PASSWORD, TOKEN, USER, basic, certificate, guard
 from support import Stack
 
 from forebay.errors import AuthError, MissingOptionError, OptionValueError, RecordError, UnreachableError
-from forebay.registry import RegistrySettings, client, registry, shared
+from forebay.registry import RegistrySettings, client, registry
 from forebay.registry.client import RegistryClient
 
 ADDRESS = json.dumps(
@@ -78,11 +79,12 @@ def test_an_id_that_is_not_there_is_looked_for_again_and_then_refused(url: str) 
         here.schema(4711)
     assert caught.value.kind == "UnknownSchemaId"
     assert url in caught.value.message
-    assert time.monotonic() - started >= 0.7  # 100, 200, 400 ms
+    first_s = time.monotonic() - started
+    assert first_s >= 0.7  # 100, 200, 400 ms
     again = time.monotonic()
     with pytest.raises(RecordError):
         here.schema(4711)
-    assert time.monotonic() - again < 0.1  # not once more for every record
+    assert time.monotonic() - again < first_s / 2  # not once more for every record
 
 
 def test_a_new_version_is_seen_when_the_old_answer_is_too_old(
@@ -172,4 +174,4 @@ def test_settings_are_checked_and_show_no_secret() -> None:
 def test_a_process_has_one_client_for_the_same_settings(url: str) -> None:
     assert registry(RegistrySettings(url)) is registry(RegistrySettings(url))
     assert registry(RegistrySettings(url)) is not registry(RegistrySettings(url, username="other"))
-    assert os.getpid() in {process for process, _ in shared._registries}
+    assert os.getpid() in inside.processes_with_registries()

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import inside
 import pyarrow as pa
 import pytest
 import sessions
@@ -18,7 +19,8 @@ from confluent_kafka.schema_registry.protobuf import ProtobufSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 from google.protobuf import message_factory
 from pools import pool_on, run_until
-from support import Cluster, Stack, eventually, kafka_source, read, registry_beside
+from support import Cluster, Stack, kafka_source, read, registry_beside
+from waiting import eventually
 
 from forebay import column_types as types
 from forebay.devstack import DevStack
@@ -31,8 +33,6 @@ from forebay.errors import (
 )
 from forebay.formats.protobuf_files import add_files
 from forebay.formats.protobuf_schema import registered_files
-from forebay.kafka import native_reader
-from forebay.native import native
 from forebay.pool import Record
 
 FIELDS: list[Any] = [{"name": "id", "type": "long"}, {"name": "price", "type": "int"}]
@@ -71,26 +71,10 @@ OBJECT = {
 DDL = "id BIGINT NOT NULL, amount DOUBLE NOT NULL, currency STRING, note STRING"
 
 
-@pytest.fixture(scope="module")
-def kafka(stack: Stack) -> Cluster:
-    return Cluster(stack)
-
-
-@pytest.fixture
-def plainly(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    def switch() -> None:
-        monkeypatch.setenv("FOREBAY_NATIVE", "0")
-        native.cache_clear()
-
-    yield switch
-    monkeypatch.undo()
-    native.cache_clear()
-
-
 @pytest.fixture(autouse=True)
 def nothing_is_for_python_alone(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
     """Every format behind a registry, and every key, is one that the native reader knows."""
-    native_reader._say_once.cache_clear()
+    inside.forget_what_was_said()
     yield
     assert [found.message for found in caplog.records if "native reader is left out" in found.message] == []
 
@@ -140,12 +124,8 @@ def everything(given: dict[str, str], schema: pa.Schema) -> tuple[list[Any], lis
     return found
 
 
-@pytest.mark.parametrize("decoder", ["native", "plain"])
-def test_three_schema_ids_in_one_topic_and_one_batch(
-    stack: Stack, kafka: Cluster, plainly: Any, decoder: str
-) -> None:
-    if decoder == "plain":
-        plainly()
+@pytest.mark.usefixtures("either_decoder")
+def test_three_schema_ids_in_one_topic_and_one_batch(stack: Stack, kafka: Cluster) -> None:
     topic = kafka.make_topic(1)
     kafka.produce(topic, orders(stack, topic, rounds=50))
     rows, rejected = everything(options(kafka, topic), COLUMNS)
@@ -174,12 +154,8 @@ def message_type(text: str) -> Any:
     return message_factory.GetMessageClass(pool[-1].message_types_by_name["Order"])
 
 
-@pytest.mark.parametrize("decoder", ["native", "plain"])
-def test_protobuf_of_the_confluent_serializer_with_two_schema_ids(
-    stack: Stack, kafka: Cluster, plainly: Any, decoder: str
-) -> None:
-    if decoder == "plain":
-        plainly()
+@pytest.mark.usefixtures("either_decoder")
+def test_protobuf_of_the_confluent_serializer_with_two_schema_ids(stack: Stack, kafka: Cluster) -> None:
     topic = kafka.make_topic(1)
     context = SerializationContext(topic, MessageField.VALUE)
     body = "message Note { string text = 1; } message Order { int64 id = 1; double amount = 2; %s }"
@@ -199,10 +175,8 @@ def test_protobuf_of_the_confluent_serializer_with_two_schema_ids(
     assert [bad.kind for bad in rejected] == ["UnknownSchemaId"]
 
 
-@pytest.mark.parametrize("decoder", ["native", "plain"])
-def test_keys_name_their_schemas_too(stack: Stack, kafka: Cluster, plainly: Any, decoder: str) -> None:
-    if decoder == "plain":
-        plainly()
+@pytest.mark.usefixtures("either_decoder")
+def test_keys_name_their_schemas_too(stack: Stack, kafka: Cluster) -> None:
     topic = kafka.make_topic(1)
     values = orders(stack, topic)
     keys = []
@@ -221,12 +195,8 @@ def test_keys_name_their_schemas_too(stack: Stack, kafka: Cluster, plainly: Any,
     assert rejected[0].message.startswith("key")
 
 
-@pytest.mark.parametrize("decoder", ["native", "plain"])
-def test_what_is_wrong_with_a_record_costs_that_record_and_has_a_kind(
-    stack: Stack, kafka: Cluster, plainly: Any, decoder: str
-) -> None:
-    if decoder == "plain":
-        plainly()
+@pytest.mark.usefixtures("either_decoder")
+def test_what_is_wrong_with_a_record_costs_that_record_and_has_a_kind(stack: Stack, kafka: Cluster) -> None:
     topic = kafka.make_topic(1)
     good = orders(stack, topic)
     other = AvroSerializer(

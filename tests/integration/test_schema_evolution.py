@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ from confluent_kafka.schema_registry.json_schema import JSONSerializer
 from confluent_kafka.schema_registry.protobuf import ProtobufSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 from google.protobuf import message_factory
-from support import Cluster, Stack, kafka_source, read
+from support import Cluster, kafka_source, read
 from tests.protobuf_support import columns
 
 import forebay
@@ -25,24 +24,12 @@ from forebay.errors import NewFieldsError, OptionConflictError, SchemaChangedErr
 from forebay.formats.protobuf_files import add_files
 from forebay.formats.protobuf_schema import registered_files
 from forebay.kafka.connector import KafkaSource
-from forebay.native import native
 
 ID = {"name": "id", "type": "long"}
 AMOUNT = {"name": "amount", "type": "double"}
 NOTE = {"name": "note", "type": ["null", "string"], "default": None}
 PLACE = {"type": "record", "name": "Place", "fields": [{"name": "city", "type": "string"}]}
 WIDER = {**PLACE, "fields": [*PLACE["fields"], {"name": "zip", "type": "string", "default": ""}]}
-
-
-@pytest.fixture(scope="module")
-def kafka(stack: Stack) -> Cluster:
-    return Cluster(stack)
-
-
-@pytest.fixture(scope="module")
-def registry(stack: Stack) -> Iterator[SchemaRegistryClient]:
-    with SchemaRegistryClient({"url": str(stack.schema_registry_url)}) as client:
-        yield client
 
 
 class Topic:
@@ -152,40 +139,31 @@ def everything(source: KafkaSource) -> list[dict[str, Any]]:
     return sorted(rows, key=lambda row: row["id"])
 
 
-@pytest.mark.parametrize("decoder", ["native", "plain"])
-def test_evolve_meets_a_schema_and_reads_all_again_with_its_fields(
-    topic: Topic, monkeypatch: pytest.MonkeyPatch, decoder: str
-) -> None:
-    if decoder == "plain":
-        monkeypatch.setenv("FOREBAY_NATIVE", "0")
-        native.cache_clear()
-    try:
-        before = [ID, AMOUNT, {"name": "place", "type": PLACE}]
-        after = [ID, {"name": "place", "type": WIDER}, NOTE, AMOUNT]
-        topic.avro(before, numbered(0, 2, place={"city": "Bonn"}))
-        source = topic.connector("evolve", columns("id BIGINT NOT NULL, place STRUCT<city: STRING>"))
-        assert [row["id"] for row in everything(source)] == [0, 1]
-        topic.avro(after, numbered(2, 2, place={"city": "Köln", "zip": "50667"}, note="n"))
-        with pytest.raises(NewFieldsError) as met:
-            everything(source)
-        assert "place.zip (STRING): added; note (STRING): added" in met.value.message
-        assert "amount" not in met.value.message  # it was there, and left out, when the source was created
-        source.redefine(source.evolved(met.value.schema_id))
-        assert source.full_schema() == columns(
-            "id BIGINT NOT NULL, place STRUCT<city: STRING, zip: STRING>, note STRING"
-        )
-        old, new = {"city": "Bonn", "zip": ""}, {"city": "Köln", "zip": "50667"}
-        assert everything(source) == [
-            {"id": 0, "place": old, "note": None},  # defaults are those of the schema that was taken in
-            {"id": 1, "place": old, "note": None},
-            {"id": 2, "place": new, "note": "n"},
-            {"id": 3, "place": new, "note": "n"},
-        ]
-        topic.avro(before, numbered(4, 1, place={"city": "Bonn"}))  # nothing new in the old one
-        assert len(everything(source)) == 5
-    finally:
-        monkeypatch.undo()
-        native.cache_clear()
+@pytest.mark.usefixtures("either_decoder")
+def test_evolve_meets_a_schema_and_reads_all_again_with_its_fields(topic: Topic) -> None:
+    before = [ID, AMOUNT, {"name": "place", "type": PLACE}]
+    after = [ID, {"name": "place", "type": WIDER}, NOTE, AMOUNT]
+    topic.avro(before, numbered(0, 2, place={"city": "Bonn"}))
+    source = topic.connector("evolve", columns("id BIGINT NOT NULL, place STRUCT<city: STRING>"))
+    assert [row["id"] for row in everything(source)] == [0, 1]
+    topic.avro(after, numbered(2, 2, place={"city": "Köln", "zip": "50667"}, note="n"))
+    with pytest.raises(NewFieldsError) as met:
+        everything(source)
+    assert "place.zip (STRING): added; note (STRING): added" in met.value.message
+    assert "amount" not in met.value.message  # it was there, and left out, when the source was created
+    source.redefine(source.evolved(met.value.schema_id))
+    assert source.full_schema() == columns(
+        "id BIGINT NOT NULL, place STRUCT<city: STRING, zip: STRING>, note STRING"
+    )
+    old, new = {"city": "Bonn", "zip": ""}, {"city": "Köln", "zip": "50667"}
+    assert everything(source) == [
+        {"id": 0, "place": old, "note": None},  # defaults are those of the schema that was taken in
+        {"id": 1, "place": old, "note": None},
+        {"id": 2, "place": new, "note": "n"},
+        {"id": 3, "place": new, "note": "n"},
+    ]
+    topic.avro(before, numbered(4, 1, place={"city": "Bonn"}))  # nothing new in the old one
+    assert len(everything(source)) == 5
 
 
 @pytest.mark.parametrize(

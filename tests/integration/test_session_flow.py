@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
 from pathlib import Path
 
 import pandas as pd
@@ -16,7 +15,6 @@ from sessions import (
     BASE_MS,
     caught_up,
     checkpointed,
-    connect,
     create_source,
     event,
     events,
@@ -24,18 +22,13 @@ from sessions import (
     notes,
     rows,
 )
-from support import Cluster, eventually
+from support import Cluster
+from waiting import eventually
 
 import forebay
 from forebay.errors import QueryFailedError, SessionClosedError
 from forebay.runtime.session import Session
 from forebay.runtime.spark import register
-
-
-@pytest.fixture(scope="module")
-def db(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
-    with connect(tmp_path_factory.mktemp("flow") / "home") as session:
-        yield session
 
 
 def drop(db: Session, *sources: str) -> None:

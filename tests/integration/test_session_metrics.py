@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 
 import pytest
-from sessions import caught_up, checkpointed, connect, create_source, event, events, name, notes, rows
-from support import Cluster, eventually
+from sessions import caught_up, checkpointed, create_source, event, events, name, notes, rows
+from support import Cluster
+from waiting import eventually
 
 from forebay.cli.run import _line
 from forebay.devstack import DevStack
 from forebay.runtime import health
 from forebay.runtime.metrics import SessionCollector
 from forebay.runtime.session import Session
-
-
-@pytest.fixture(scope="module")
-def db(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
-    with connect(tmp_path_factory.mktemp("metrics") / "home") as session:
-        yield session
 
 
 def samples(collector: SessionCollector) -> dict[tuple[str, ...], float]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
+import inside
 import pytest
-from sessions import caught_up, connect, create_source, events, name, notes, rows
+from sessions import caught_up, create_source, events, name, notes, rows
 from support import Cluster
 
 from forebay.errors import (
@@ -24,12 +24,6 @@ from forebay.errors import (
     UnsupportedSqlError,
 )
 from forebay.runtime.session import Session
-
-
-@pytest.fixture(scope="module")
-def db(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
-    with connect(tmp_path_factory.mktemp("statements") / "home") as session:
-        yield session
 
 
 @pytest.fixture(scope="module")
@@ -172,7 +166,7 @@ def test_secrets_appear_nowhere(
         "DESCRIBE EXTENDED VIEW guarded_view", "EXPLAIN SELECT * FROM guarded", f"EXPLAIN {good}",
     )]  # fmt: skip
     told += [repr(db.sources()), repr(db.lag()), repr(db.queries())]
-    connector = db._sources.connector("guarded")
+    connector = inside.connector_of(db, "guarded", opened=True)
     told += [repr(connector.config), repr(connector), repr(connector.options), repr(connector.health_check())]
     wrong = (
         good.replace("guarded", "another").replace("topic = ", "topicc = "),

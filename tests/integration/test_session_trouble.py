@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
+import inside
 import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import NewPartitions
-from sessions import caught_up, checkpointed, connect, create_source, events, name, notes, rows
-from support import Cluster, eventually
+from sessions import caught_up, checkpointed, create_source, events, name, notes, rows
+from support import Cluster
+from waiting import eventually
 
 from forebay.devstack import DevStack
 from forebay.errors import BadRecordError, OffsetOutOfRangeError, TopicRecreatedError
 from forebay.runtime.session import Session
 
 TIMELESS = "id BIGINT NOT NULL, k STRING, v BIGINT"
-
-
-@pytest.fixture(scope="module")
-def db(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
-    with connect(tmp_path_factory.mktemp("trouble") / "home") as session:
-        yield session
 
 
 def ids(db: Session, view: str) -> list[int]:
@@ -89,8 +83,7 @@ def test_records_that_are_gone_before_they_were_read_are_named_exactly(db: Sessi
     db.execute(strict)
     db.execute(f"CREATE MATERIALIZED VIEW {view} AS SELECT id FROM {source}")
     caught_up(db)
-    db._views.running[view].stop()
-    db._views.running.pop(view)
+    inside.end_query(db, view)
     cluster.produce(topic, events(range(10, 30)), partition=0)
     cluster.admin.delete_records([TopicPartition(topic, 0, 25)])[TopicPartition(topic, 0)].result(30)
 
@@ -137,8 +130,7 @@ def test_with_leave_to_lose_the_view_goes_on_and_the_ranges_are_kept(db: Session
     create = f"CREATE MATERIALIZED VIEW {view} AS SELECT id FROM {source}"
     db.execute(create)
     caught_up(db)
-    db._views.running[view].stop()
-    db._views.running.pop(view)
+    inside.end_query(db, view)
     cluster.produce(topic, events(range(10, 30)))
     cluster.admin.delete_records([TopicPartition(topic, 0, 25)])[TopicPartition(topic, 0)].result(30)
     db.execute(create)

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 from sessions import connect
-from support import eventually
 from terminals import Terminal, terminal
+from waiting import eventually
 
 from forebay.errors import ForebayError, SelectFailedError
 from forebay.runtime import spark as sparks

@@ -3,52 +3,29 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from sessions import BASE_MS, caught_up, connect, create_source, event, events, name, rows
-from support import Cluster, eventually
+from sessions import (
+    BASE_MS,
+    Send,
+    caught_up,
+    create_source,
+    create_view,
+    event,
+    events,
+    name,
+    rows,
+    utc,
+)
+from support import Cluster
+from waiting import eventually
 
 from forebay.errors import StatementError
 from forebay.runtime.session import Session
 
 START = datetime.fromtimestamp(BASE_MS / 1000, UTC)
-Send = Callable[..., None]
-
-
-@pytest.fixture(scope="module")
-def db(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
-    with connect(tmp_path_factory.mktemp("elsewhere") / "home") as session:
-        yield session
-
-
-@pytest.fixture
-def feed(db: Session, cluster: Cluster) -> Iterator[tuple[str, Send]]:
-    """A source on a topic of its own, and a way to send it records; gone after the test."""
-    topic, source = cluster.make_topic(1), name("src")
-    db.execute(create_source(cluster, source, topic))
-
-    def send(*records: str) -> None:
-        cluster.produce(topic, records)
-        caught_up(db)
-
-    yield source, send
-    db.execute(f"DROP SOURCE {source} CASCADE")
-
-
-def create(db: Session, query: str) -> str:
-    view = name("view")
-    db.execute(f"CREATE MATERIALIZED VIEW {view} AS {query}")
-    return view
-
-
-def utc(found: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
-    return [
-        tuple(v.replace(tzinfo=UTC) if isinstance(v, datetime) and v.tzinfo is None else v for v in row)
-        for row in found
-    ]
 
 
 def test_a_name_in_double_quotes_is_a_column_in_views_and_selects(db: Session, cluster: Cluster) -> None:
@@ -59,8 +36,12 @@ def test_a_name_in_double_quotes_is_a_column_in_views_and_selects(db: Session, c
     db.execute(
         create_source(cluster, f'"{source}"', topic, '"userId" STRING, "order" BIGINT', group_id=source)
     )
-    grouped = create(db, f'SELECT "userId", count(*) AS "N" FROM "{source}" GROUP BY "userId" EMIT CHANGES')
-    plain = create(db, f'SELECT s."userId" AS "User", \'"text"\' AS t FROM "{source}" AS s WHERE "order" < 2')
+    grouped = create_view(
+        db, f'SELECT "userId", count(*) AS "N" FROM "{source}" GROUP BY "userId" EMIT CHANGES'
+    )
+    plain = create_view(
+        db, f'SELECT s."userId" AS "User", \'"text"\' AS t FROM "{source}" AS s WHERE "order" < 2'
+    )
     caught_up(db)
     assert sorted(rows(db, f'SELECT "userId", "N" FROM "{grouped}"')) == [("ann", 3), ("bob", 1), ("cem", 1)]
     assert sorted(rows(db, f"SELECT * FROM {plain}")) == [("ann", '"text"'), ("bob", '"text"')]
@@ -102,10 +83,11 @@ def test_a_table_of_windows_gives_the_same_answer_as_a_window_in_group_by(
 ) -> None:
     source, send = feed
     select = "SELECT window_start, window_end, k, count(*) AS n, sum(v) AS total FROM"
-    ours = create(db, f"{select} {source} GROUP BY {own}, k EMIT {emit}")
+    ours = create_view(db, f"{select} {source} GROUP BY {own}, k EMIT {emit}")
     keys = "w.window_start, window_end, k"
     theirs = [
-        create(db, f"{select} {table.format(source)} AS w GROUP BY {keys} EMIT {emit}") for table in tables
+        create_view(db, f"{select} {table.format(source)} AS w GROUP BY {keys} EMIT {emit}")
+        for table in tables
     ]
     send(*events([0, 5, 12, 40, 61, 62, 75]))
     send(*events([76, 130, 131]), event(300))
@@ -124,8 +106,8 @@ def test_a_table_of_windows_gives_the_same_answer_as_a_window_in_group_by(
 
 def test_rows_of_a_table_of_windows_carry_their_windows(db: Session, feed: tuple[str, Send]) -> None:
     source, send = feed
-    tumbling = create(db, f"SELECT * FROM TUMBLE(TABLE {source}, DESCRIPTOR(ts), INTERVAL '1' MINUTE)")
-    hopping = create(
+    tumbling = create_view(db, f"SELECT * FROM TUMBLE(TABLE {source}, DESCRIPTOR(ts), INTERVAL '1' MINUTE)")
+    hopping = create_view(
         db,
         f"SELECT id, window_start AS s FROM HOP({source}, ts, INTERVAL '30' SECOND, INTERVAL '1' MINUTE) h",
     )
@@ -151,7 +133,7 @@ def test_times_without_a_zone_and_with_a_precision_are_read(db: Session, cluster
     cluster.produce(topic, ['{"a": "2026-01-15T10:00:00.123456", "b": "2026-01-15T10:00:00.123456Z"}'])
     columns = "a TIMESTAMP(3) WITHOUT TIME ZONE, b TIMESTAMP(6)"
     db.execute(create_source(cluster, source, topic, columns))
-    view = create(db, f"SELECT a, b, typeof(a) AS ta, typeof(b) AS tb FROM {source}")
+    view = create_view(db, f"SELECT a, b, typeof(a) AS ta, typeof(b) AS tb FROM {source}")
     caught_up(db)
     [(a, b, *types)] = rows(db, f"SELECT * FROM {view}")
     assert (a.replace(tzinfo=None), b.replace(tzinfo=None)) == (datetime(2026, 1, 15, 10, 0, 0, 123456),) * 2
@@ -191,7 +173,7 @@ def test_what_spark_could_only_fail_at_is_refused_at_create(
 ) -> None:
     source, _ = feed
     with pytest.raises(StatementError) as caught:
-        create(db, query.format(source))
+        create_view(db, query.format(source))
     assert "is not supported" in caught.value.message
     assert caught.value.remedy
     assert caught.value.position is not None

@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator
 from itertools import pairwise
 from typing import Any
 
+import inside
+import pyarrow as pa
 import pytest
 from protocol_server import (
     AUTHENTICATE,
@@ -52,7 +54,7 @@ def server() -> Iterator[ProtocolServer]:
 
 @pytest.fixture(autouse=True)
 def _afresh() -> Iterator[None]:
-    native_reader._say_once.cache_clear()
+    inside.forget_what_was_said()
     yield
     native.cache_clear()
     CACHE.close()  # they would look for a server that is gone
@@ -68,7 +70,7 @@ def choose(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
             native.cache_clear()
         else:
             pytest.importorskip("forebay_native", reason="the native reader is not built (make setup)")
-            monkeypatch.delattr("forebay.kafka.connector._read_plain")
+            inside.forbid_the_plain_reader(monkeypatch)
 
     return chosen
 
@@ -335,17 +337,13 @@ def test_what_is_unknown_is_left_to_librdkafka_from_where_reading_stopped(
     why: str,
 ) -> None:
     pytest.importorskip("forebay_native", reason="the native reader is not built (make setup)")
-    from forebay.kafka import connector
-
     left: list[Any] = []
-    plain = connector._read_plain
 
-    def library(ranges: Any, *rest: Any) -> Any:
+    def look(ranges: Any) -> None:
         server.on_fetch = lambda _: None  # this one understands it
         left.extend(ranges)
-        return plain(ranges, *rest)
 
-    monkeypatch.setattr(connector, "_read_plain", library)
+    inside.watch_the_plain_reader(monkeypatch, look)
     server.on_fetch = first_then(lambda _: answer)
     with caplog.at_level(logging.WARNING, "forebay.native"):
         assert read(server) == ALL
@@ -366,6 +364,16 @@ def test_damage_is_an_error_and_nothing_that_librdkafka_is_asked_to_read(
         read(server)
 
 
+def native_reader_of(module: Any, server: ProtocolServer, end: int, **bounds: int) -> Any:
+    """The native reader itself, on the records before this offset."""
+    schema = pa.schema([pa.field("n", pa.int64())])
+    settings = [("bootstrap.servers", server.bootstrap_servers)]
+    form = NativeFormat("json", schema, {})
+    found = module.Reader(settings, form, None, schema, ["0"], longest=1 << 20, **bounds)
+    found.add(server.topic, 0, 0, end)
+    return found
+
+
 # -- letters ------------------------------------------------------------------------------------------------------
 
 
@@ -376,8 +384,6 @@ def test_letters_that_cannot_be_sent_from_native_code_are_handed_back(
     server: ProtocolServer, produce: tuple[int, int], error: int
 ) -> None:
     module = pytest.importorskip("forebay_native", reason="the native reader is not built (make setup)")
-    import pyarrow as pa
-
     server.versions = VERSIONS | {PRODUCE: produce}
     server.on_produce = lambda: error
     server.log = [batch(0, [b"x"] * 5)]
@@ -385,18 +391,7 @@ def test_letters_that_cannot_be_sent_from_native_code_are_handed_back(
     letters = module.Letters(
         settings, server.topic, "s", carries_value=True, most=1 << 20, patience_ms=5000, topic_ids={}
     )
-    schema = pa.schema([pa.field("n", pa.int64())])
-    found = module.Reader(
-        settings,
-        NativeFormat("json", schema, {}),
-        None,
-        schema,
-        ["0"],
-        max_rows=10,
-        max_bytes=1 << 20,
-        longest=1 << 20,
-    )
-    found.add(server.topic, 0, 0, 5)
+    found = native_reader_of(module, server, 5, max_rows=10, max_bytes=1 << 20)
     found.letters(letters)
     while not found.done:
         found.read(1000)
@@ -412,21 +407,7 @@ def test_letters_that_cannot_be_sent_from_native_code_are_handed_back(
 def test_a_budget_below_a_record_burns_no_core(server: ProtocolServer) -> None:
     """However little a batch may hold: one record makes it full, none does not."""
     module = pytest.importorskip("forebay_native", reason="the native reader is not built (make setup)")
-    import pyarrow as pa
-
-    schema = pa.schema([pa.field("n", pa.int64())])
-    settings = [("bootstrap.servers", server.bootstrap_servers)]
-    found = module.Reader(
-        settings,
-        NativeFormat("json", schema, {}),
-        None,
-        schema,
-        ["0"],
-        max_rows=1000,
-        max_bytes=0,
-        longest=1 << 20,
-    )
-    found.add(server.topic, 0, 0, 200)
+    found = native_reader_of(module, server, 200, max_rows=1000, max_bytes=0)
     reads = 0
     while not found.done and reads < 300:
         found.read(1000)

@@ -16,12 +16,10 @@ from threading import Thread
 
 import pytest
 from commands import forebay
-from guarded import Guarded, certificate, guarded_broker
+from guarded import Guarded
 from registry_guard import certificate as pem_certificate
-from support import Cluster
 from terminals import terminal
 
-from forebay.devstack.ports import free_ports
 from forebay.errors import AuthError, ConnectorError, ForebayError, UnreachableError, WrongProtocolError
 from forebay.kafka.admin import Cluster as Brokers
 from forebay.kafka.options import KAFKA
@@ -31,22 +29,6 @@ from forebay.registry.client import RegistryClient
 PATIENCE_S = 5.0
 GIVEN_UP_S = PATIENCE_S + 4  # a try in flight ends, and a busy machine takes its time
 WRONG = "battery-staple"
-
-
-@pytest.fixture(scope="module")
-def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
-    folder = tmp_path_factory.mktemp("guarded")
-    ca, other_ca = certificate(folder / "broker.p12"), certificate(folder / "other.p12")
-    own = certificate(folder / "own.p12", signs_itself=True)
-    with guarded_broker(folder / "broker", folder / "broker.p12", folder / "own.p12") as broker:
-        login = {"sasl.mechanism": "PLAIN", "sasl.username": "ann", "sasl.password": "correct-horse"}
-        cluster = Cluster(broker, **{"security.protocol": "SASL_PLAINTEXT"}, **login)
-        yield Guarded(cluster, broker.listeners, ca, own, other_ca)
-
-
-@pytest.fixture
-def nowhere() -> str:
-    return f"127.0.0.1:{free_ports(1)[0]}"
 
 
 @pytest.fixture

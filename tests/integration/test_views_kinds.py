@@ -2,61 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
-import pytest
-from sessions import BASE_MS, EVENTS, caught_up, connect, create_source, event, events, name, rows
-from support import Cluster, eventually
+from sessions import (
+    BASE_MS,
+    EVENTS,
+    Send,
+    caught_up,
+    create_source,
+    create_view,
+    event,
+    events,
+    name,
+    rows,
+    utc,
+)
+from support import Cluster
+from waiting import eventually
 
 from forebay.runtime.session import Session
 
 START = datetime.fromtimestamp(BASE_MS / 1000, UTC)
-Send = Callable[..., None]
 
 
 def minute(number: float) -> datetime:
     return START + timedelta(minutes=number)
 
 
-@pytest.fixture(scope="module")
-def db(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
-    with connect(tmp_path_factory.mktemp("kinds") / "home") as session:
-        yield session
-
-
-@pytest.fixture
-def feed(db: Session, cluster: Cluster) -> Iterator[tuple[str, Send]]:
-    """A source on a topic of its own, and a way to send it records; gone after the test."""
-    topic, source = cluster.make_topic(1), name("src")
-    db.execute(create_source(cluster, source, topic))
-
-    def send(*records: str) -> None:
-        cluster.produce(topic, records)
-        caught_up(db)
-
-    yield source, send
-    db.execute(f"DROP SOURCE {source} CASCADE")
-
-
-def create(db: Session, query: str) -> str:
-    view = name("view")
-    db.execute(f"CREATE MATERIALIZED VIEW {view} AS {query}")
-    return view
-
-
-def utc(found: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
-    """Times come back in the session's time zone, UTC, with or without saying so."""
-    return [
-        tuple(v.replace(tzinfo=UTC) if isinstance(v, datetime) and v.tzinfo is None else v for v in row)
-        for row in found
-    ]
-
-
 def test_a_view_without_aggregates_adds_rows_as_they_come(db: Session, feed: tuple[str, Send]) -> None:
     source, send = feed
-    view = create(db, f"SELECT id, upper(k) AS k, v * 2 AS double FROM {source} WHERE id % 3 = 0")
+    view = create_view(db, f"SELECT id, upper(k) AS k, v * 2 AS double FROM {source} WHERE id % 3 = 0")
     send(*events(range(6)))
     send(*events(range(6, 12)))
     assert rows(db, f"SELECT * FROM {view} ORDER BY id") == [
@@ -66,7 +41,7 @@ def test_a_view_without_aggregates_adds_rows_as_they_come(db: Session, feed: tup
 
 def test_emit_changes_replaces_rows_and_null_is_one_group(db: Session, feed: tuple[str, Send]) -> None:
     source, send = feed
-    view = create(
+    view = create_view(
         db,
         f"SELECT TUMBLE_START(ts, INTERVAL '1' MINUTE) AS w, k, count(*) AS n, sum(v) AS total FROM {source} "
         "GROUP BY TUMBLE(ts, INTERVAL '1' MINUTE), k EMIT CHANGES",
@@ -84,7 +59,7 @@ def test_emit_on_window_close_gives_each_window_once_and_when_it_is_complete(
     db: Session, feed: tuple[str, Send]
 ) -> None:
     source, send = feed
-    view = create(
+    view = create_view(
         db,
         f"SELECT window_start, window_end, k, count(*) AS n FROM {source} "
         "GROUP BY TUMBLE(ts, INTERVAL '1' MINUTE), k EMIT ON WINDOW CLOSE",
@@ -105,7 +80,7 @@ def test_emit_on_window_close_gives_each_window_once_and_when_it_is_complete(
 
 def test_hop_counts_a_record_in_every_window_it_falls_into(db: Session, feed: tuple[str, Send]) -> None:
     source, send = feed
-    view = create(
+    view = create_view(
         db,
         f"SELECT window_start AS w, count(*) AS n FROM {source} "
         "GROUP BY HOP(ts, INTERVAL '30' SECOND, INTERVAL '1' MINUTE) EMIT CHANGES",
@@ -118,7 +93,7 @@ def test_hop_counts_a_record_in_every_window_it_falls_into(db: Session, feed: tu
 
 def test_session_windows_close_after_a_gap(db: Session, feed: tuple[str, Send]) -> None:
     source, send = feed
-    view = create(
+    view = create_view(
         db,
         f"SELECT SESSION_START(ts, INTERVAL '10' SECOND) AS s, SESSION_END(ts, INTERVAL '10' SECOND) AS e, k, "
         f"count(*) AS n FROM {source} GROUP BY SESSION(ts, INTERVAL '10' SECOND), k EMIT ON WINDOW CLOSE",
@@ -135,8 +110,8 @@ def test_a_global_aggregate_is_one_row_and_distinct_keeps_one_of_each(
     db: Session, feed: tuple[str, Send]
 ) -> None:
     source, send = feed
-    total = create(db, f"SELECT count(*) AS n, sum(v) AS total, max(k) AS k FROM {source} EMIT CHANGES")
-    unique = create(db, f"SELECT DISTINCT k, v % 2 AS odd FROM {source}")
+    total = create_view(db, f"SELECT count(*) AS n, sum(v) AS total, max(k) AS k FROM {source} EMIT CHANGES")
+    unique = create_view(db, f"SELECT DISTINCT k, v % 2 AS odd FROM {source}")
     send(*events(range(10)))
     send(event(10), event(11, k=None), event(12, k=None, v=11))
     assert rows(db, f"SELECT * FROM {total}") == [(13, sum(range(12)) + 11, "b")]
@@ -149,12 +124,12 @@ def test_two_sources_join_and_a_union_of_them_adds_up(
     source, send = feed
     other_topic, other = cluster.make_topic(2), name("other")
     db.execute(create_source(cluster, other, other_topic, EVENTS.replace(" v ", " price ")))
-    joined = create(
+    joined = create_view(
         db,
         f"SELECT l.id, l.v, r.price FROM {source} l JOIN {other} r ON l.id = r.id "
         "AND r.ts BETWEEN l.ts - INTERVAL '1' HOUR AND l.ts + INTERVAL '1' HOUR",
     )
-    both = create(db, f"SELECT id, v FROM {source} UNION ALL SELECT id, price AS v FROM {other}")
+    both = create_view(db, f"SELECT id, v FROM {source} UNION ALL SELECT id, price AS v FROM {other}")
     cluster.produce(other_topic, [event(n, price=n * 10).replace('"v"', '"_v"') for n in (1, 2, 5)])
     send(*events(range(4)))
     cluster.produce(other_topic, [event(3, price=30)])
@@ -169,7 +144,7 @@ def test_two_sources_join_and_a_union_of_them_adds_up(
 
 def test_a_source_joined_with_itself_is_read_once_for_each_side(db: Session, feed: tuple[str, Send]) -> None:
     source, send = feed
-    view = create(
+    view = create_view(
         db,
         f"SELECT a.id, b.v FROM {source} a JOIN {source} b ON a.id = b.id + 1 "
         "AND a.ts BETWEEN b.ts AND b.ts + INTERVAL '1' MINUTE",
@@ -195,7 +170,7 @@ def test_nested_types_and_every_scalar_come_through_unchanged(db: Session, clust
         ],
     )
     db.execute(create_source(cluster, source, topic, columns))
-    view = create(db, f"SELECT * FROM {source}")
+    view = create_view(db, f"SELECT * FROM {source}")
     caught_up(db)
     [row] = db.sql(f"SELECT * FROM {view}").rows()
     assert (row["flag"], row["tiny"], row["small"], row["i"]) == (True, -128, 32767, -1)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
-from sessions import caught_up, connect, name, rows
+from sessions import catalog_of, caught_up, connect, name, rows
 from support import Cluster
 
 from forebay.errors import QueryFailedError
@@ -31,12 +31,6 @@ QUERIES = {
     "many": "SELECT n, ts, window_start, count(*) AS c, sum(x) AS s FROM {s} "
     "GROUP BY n, ts, TUMBLE(ts, INTERVAL '1' MINUTE)",
 }
-
-
-@pytest.fixture(scope="module")
-def db(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
-    with connect(tmp_path_factory.mktemp("partial") / "home") as session:
-        yield session
 
 
 def batched(kinds: Iterable[str], count: int) -> list[list[str]]:
@@ -77,7 +71,8 @@ def source_of(db: Session, cluster: Cluster, records: list[str], columns: str = 
 
 
 def is_added_up(db: Session, view: str) -> bool:
-    known = db._catalog.get(view)
+    with catalog_of(db) as catalog:
+        known = catalog.get(view)
     assert known is not None
     return bool(known.detail.get("partial"))
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
-from sessions import caught_up, connect, create_source, event, events, name, rows
+from sessions import caught_up, create_source, event, events, name, rows
 from support import Cluster
 
 from forebay.errors import UnknownObjectError
@@ -18,12 +17,6 @@ from forebay.views import table as table_module
 from forebay.views.table import ViewTable
 
 KEYED = "k string, n bigint"
-
-
-@pytest.fixture(scope="module")
-def db(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
-    with connect(tmp_path_factory.mktemp("table") / "home") as session:
-        yield session
 
 
 def ids(batches: list[pa.RecordBatch]) -> list[int]:

@@ -19,6 +19,7 @@ from forebay.blackboard.index import Fed, Index
 from forebay.blackboard.options import bind
 from forebay.blackboard.queries import Queries
 from forebay.blackboard.records import partition_key
+from forebay.blackboard.stats import Refusals
 from forebay.blackboard.topics import BoardTopics
 
 TOPICS = BoardTopics.of(bind({"topic.prefix": "t."}))
@@ -184,9 +185,10 @@ def test_whatever_is_written_to_a_topic_is_taken_or_refused_and_never_stops_the_
             key = data.draw(st.just(KEYS[kind]) | st.binary(max_size=6))
             index.apply([Fed(topic, 0, offset, 0, key, value)], {(topic, 0): offset + 1}, IDS)
             offset += 1
-        queries = Queries(index, CODEC, TOPICS.by_id)
+        refusals = Refusals()
+        queries = Queries(index, CODEC, TOPICS.by_id, refusals)
         queries.recent(10), queries.page(None, 0, 0), queries.summary(None), queries.agents()
         queries.history("web", None), queries.consumptions([GOOD["by_id"]["id"]])
-        assert queries._refusals.total == 0  # what the index takes can be read
+        assert refusals.total == 0  # what the index takes can be read
     finally:
         index.close()

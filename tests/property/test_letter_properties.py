@@ -8,6 +8,7 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from made import a_letter
 
 from forebay.deadletter.letter import Letter, NotALetterError
 
@@ -79,7 +80,7 @@ def test_a_record_of_somebody_else_is_refused(
 
 @given(st.binary(max_size=100), st.integers(0, 120))
 def test_a_cut_value_keeps_its_head_its_size_and_its_digest(value: bytes, limit: int) -> None:
-    letter = Letter("s", "t", 0, 1, 2, None, value, (), "k", "m", 3, size=len(value)).cut(limit)
+    letter = a_letter(value).cut(limit)
     assert letter.value == value[:limit]
     assert letter.size == len(value)
     if letter.whole:
@@ -89,6 +90,6 @@ def test_a_cut_value_keeps_its_head_its_size_and_its_digest(value: bytes, limit:
 
 
 def test_a_null_value_is_not_a_value_left_out() -> None:
-    null = Letter("s", "t", 0, 1, 2, None, None, (), "k", "m", 3)
+    null = a_letter(None)
     assert null.without_value().whole
-    assert not Letter("s", "t", 0, 1, 2, None, b"", (), "k", "m", 3).without_value().whole
+    assert not a_letter(b"").without_value().whole

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import defaultdict
 from dataclasses import dataclass
 from typing import Any
+
+from waiting import until
 
 from forebay.pool import Record
 from forebay.pool.crew import Crew, Order
@@ -51,9 +52,7 @@ def crash(error: BaseException) -> None:
 
 
 async def done(crew: Crew, count: int) -> None:
-    async with asyncio.timeout(20):
-        while crew.completed < count:
-            await asyncio.sleep(0.001)
+    await until(lambda: crew.completed >= count, f"{count} records are done", 20)
 
 
 def assert_each_once_in_order(handled: list[int], keys: list[bytes | None], order: Order) -> None:

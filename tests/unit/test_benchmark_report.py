@@ -114,7 +114,7 @@ def test_trades_are_distinct_and_about_120_bytes() -> None:
 def test_our_cases_have_several_turns_a_round_and_none_always_comes_first() -> None:
     ours = [case for case in letters.CASES if case.peer is letters.forebay_sql.PEER]
     enough = -(-len(ours) // letters.TURNS)
-    rounds = [list(letters._turns(number)) for number in range(enough)]
+    rounds = [list(letters.turns(number)) for number in range(enough)]
     for turns in rounds:
         counts = Counter(turns)
         assert {counts[case] for case in ours} == {letters.TURNS}

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import inside
 import pytest
 from foreign_records import GOOD, KEYS, KINDS, foreign, good
 
@@ -107,12 +108,12 @@ def test_no_record_stops_the_index_and_each_is_refused_by_itself(
     assert refusals.by_topic == {topic: len(records)}
     for record in records:
         assert f"{topic}-0 at offset {record.offset} is nothing that a blackboard holds" in caplog.text
-    assert index.rows(f"SELECT count(*) FROM {index._tables[topic]}") == [(0,)]
+    assert inside.count_of(index, topic) == 0
     index.apply([Fed(topic, 0, 200, 0, KEYS[kind], good(kind))], {(topic, 0): 201}, {topic: "id"})
-    assert index.rows(f"SELECT count(*) FROM {index._tables[topic]}") == [(1,)]
+    assert inside.count_of(index, topic) == 1
     assert index.positions({topic: "id"}) == {(topic, 0): 201}
     index.apply([Fed(topic, 0, 201, 0, KEYS[kind], None)], {(topic, 0): 202}, {topic: "id"})
-    assert index.rows(f"SELECT count(*) FROM {index._tables[topic]}") == [(0,)]
+    assert inside.count_of(index, topic) == 0
     assert refusals.total == len(records)
     index.close()
 

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import inside
 import pytest
 from hypothesis import given
 from hypothesis import strategies as some
@@ -145,11 +146,11 @@ def test_however_much_is_lost_a_batch_writes_no_more_and_the_newest_ranges_are_n
 ) -> None:
     def written() -> int:
         """What a batch that loses nothing changes in the file."""
-        before = catalog._connection.total_changes
-        row = catalog._connection.execute("SELECT * FROM totals").fetchone()
+        before = inside.connection_of(catalog).total_changes
+        row = inside.connection_of(catalog).execute("SELECT * FROM totals").fetchone()
         catalog.record_batch(replace(BATCH, batch=row["batch"] + 1))
-        assert catalog._connection.total_changes - before < 10
-        return len(str(tuple(catalog._connection.execute("SELECT * FROM totals").fetchone())))
+        assert inside.connection_of(catalog).total_changes - before < 10
+        return len(str(tuple(inside.connection_of(catalog).execute("SELECT * FROM totals").fetchone())))
 
     many = 3 * LOST_KEPT
     for number in range(many):
@@ -207,8 +208,8 @@ def test_totals_are_kept_apart_by_view_and_source(catalog: Catalog) -> None:
     assert row[2:4] == (20, 4)  # one batch took from two sources
 
 
-def test_batches_are_listed_newest_first_and_bounded(catalog: Catalog) -> None:
-    with catalog._transaction() as db:  # a thousand transactions would only be slow
+def test_batches_are_listed_newest_first_and_bounded(catalog: Catalog, path: Path) -> None:
+    with sqlite3.connect(path) as db:  # a thousand transactions would only be slow
         db.executemany("INSERT INTO batches VALUES ('v', ?, 0, 1, 0, 0)", [(n,) for n in range(BATCHES_KEPT)])
     for number in range(BATCHES_KEPT, BATCHES_KEPT + 5):
         catalog.record_batch(replace(BATCH, batch=number))
@@ -229,8 +230,8 @@ def test_the_state_is_the_last_one_and_the_history_has_them_in_order(catalog: Ca
     ]
 
 
-def test_the_history_is_bounded(catalog: Catalog) -> None:
-    with catalog._transaction() as db:
+def test_the_history_is_bounded(catalog: Catalog, path: Path) -> None:
+    with sqlite3.connect(path) as db:
         db.executemany(
             "INSERT INTO status_history (view, state, message, at_ms) VALUES ('v', 'running', ?, 0)",
             [(str(number),) for number in range(HISTORY_KEPT)],
@@ -268,7 +269,7 @@ def test_a_reader_does_not_wait_for_a_writer_and_sees_whole_transactions(
     catalog.record_batch(BATCH)
     reader = Catalog(path)
     try:
-        with catalog._transaction() as db:
+        with sqlite3.connect(path) as db:
             db.execute("UPDATE totals SET records = 99")
             assert reader.totals()[0].records == 10
         assert reader.totals()[0].records == 99
@@ -447,7 +448,7 @@ def test_a_catalog_without_counts_of_letters_gets_them(path: Path) -> None:
 def test_what_only_the_catalog_knows_waits_for_the_disk(catalog: Catalog) -> None:
     """SQLite forces a commit to the disk with synchronous=FULL; what can be counted again need not wait for that."""
     said: list[str] = []
-    catalog._connection.set_trace_callback(said.append)
+    inside.connection_of(catalog).set_trace_callback(said.append)
 
     def level() -> str:
         """As it was when the last transaction was committed."""

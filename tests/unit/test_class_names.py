@@ -10,7 +10,6 @@ import forebay
 
 SHARED = {
     "KafkaBlackboardStore",  # Flock's is a subclass that takes its place, and users type the name
-    "Outgoing",  # a record to be sent: of produce, of a replay, of the blackboard
 }
 
 

@@ -102,7 +102,7 @@ def test_a_pace_is_kept_from_the_first_record_on() -> None:
     free, began = Pace(None), time.monotonic()
     for _ in range(1_000):
         free.wait()
-    assert time.monotonic() - began < 0.1
+    assert time.monotonic() - began < 5  # at a hundred a second it would be ten
 
 
 def _stats(*lags: int | None) -> PoolStats:

@@ -11,20 +11,15 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as some
+from made import a_letter
 
 from forebay.deadletter.explain import dump
 from forebay.deadletter.identity import Identity
-from forebay.deadletter.letter import Letter
 from forebay.deadletter.locate import locate
 from forebay.deadletter.outcomes import OPEN, Intent, Outcomes, State, mark_of
 from forebay.deadletter.repair import RepairError, checked, function, merge_patch
 from forebay.deadletter.seen import Seen
 from forebay.errors import OptionValueError
-
-
-def letter(value: bytes | None) -> Letter:
-    return Letter("s", "t", 0, 0, None, None, value, (), "Other", "m", 0, size=len(value or b""))
-
 
 # -- identities and outcomes -------------------------------------------------------------------------
 
@@ -87,7 +82,7 @@ def outcomes(tmp_path: Path) -> Any:
 
 
 def test_an_outcome_goes_from_open_to_failed_again(outcomes: Outcomes, tmp_path: Path) -> None:
-    first, second = letter(b"x"), Identity("t", 0, 9)
+    first, second = a_letter(b"x"), Identity("t", 0, 9)
     intent = Intent("r1", "t", {0: 5}, {first.identity: mark_of(first)})
     assert outcomes.of("s", first) == OPEN
     outcomes.intend("s", intent)
@@ -108,7 +103,7 @@ def test_an_outcome_goes_from_open_to_failed_again(outcomes: Outcomes, tmp_path:
 
 def test_an_outcome_is_of_one_record_and_not_of_another_at_its_place(outcomes: Outcomes) -> None:
     """The topic was deleted and made again: what is at that offset now is open."""
-    first = letter(b"x")
+    first = a_letter(b"x")
     outcomes.discard("s", {first.identity: mark_of(first)}, "junk")
     assert (
         outcomes.of("s", replace(first, value=b"", failed_at_ms=5, kind="TypeConversion")).state
@@ -126,7 +121,7 @@ def test_an_outcome_is_of_one_record_and_not_of_another_at_its_place(outcomes: O
 
 def test_an_outcome_is_of_the_topic_that_the_record_was_in(outcomes: Outcomes) -> None:
     """Also where all that the record shows is the same."""
-    first, other = replace(letter(b"x"), topic_id="one"), replace(letter(b"x"), topic_id="two")
+    first, other = replace(a_letter(b"x"), topic_id="one"), replace(a_letter(b"x"), topic_id="two")
     outcomes.discard("s", {first.identity: mark_of(first)}, "junk")
     assert outcomes.of("s", first).state is State.discarded
     assert outcomes.of("s", other) == OPEN
@@ -157,11 +152,14 @@ def test_what_an_older_version_wrote_down_is_still_known(tmp_path: Path) -> None
         outcomes = Outcomes(path)
         try:
             for id in ("", "known by now"):
-                assert outcomes.of("s", replace(letter(b"x"), topic_id=id)).state is State.replayed
-                assert outcomes.of("s", replace(letter(b"xx"), topic_id=id)) == OPEN
+                assert outcomes.of("s", replace(a_letter(b"x"), topic_id=id)).state is State.replayed
+                assert outcomes.of("s", replace(a_letter(b"xx"), topic_id=id)) == OPEN
             assert outcomes.intents("s") == [Intent("q", "t", {0: 3}, {Identity("t", 0, 7): "m"}, "")]
             found = {
-                row[0] for row in outcomes._db.execute("SELECT name FROM sqlite_master WHERE type = 'index'")
+                row[0]
+                for row in sqlite3.connect(path).execute(
+                    "SELECT name FROM sqlite_master WHERE type = 'index'"
+                )
             }
             assert {"dead_letter_replays", "dead_letter_states"} <= found
         finally:
@@ -195,7 +193,7 @@ RFC_7386 = [
 
 @pytest.mark.parametrize(("target", "patch", "expected"), RFC_7386)
 def test_merge_patches_are_those_of_the_rfc(target: Any, patch: Any, expected: Any) -> None:
-    made = merge_patch(json.dumps(patch))(letter(json.dumps(target).encode()))
+    made = merge_patch(json.dumps(patch))(a_letter(json.dumps(target).encode()))
     assert json.loads(made or b"") == expected
 
 
@@ -213,13 +211,13 @@ json_values = some.recursive(
 @given(some.dictionaries(some.text(), json_values))
 def test_an_empty_patch_changes_nothing(value: dict[str, Any]) -> None:
     text = json.dumps(value)
-    assert json.loads(merge_patch("{}")(letter(text.encode())) or b"") == json.loads(text)
+    assert json.loads(merge_patch("{}")(a_letter(text.encode())) or b"") == json.loads(text)
 
 
 @pytest.mark.parametrize("value", [None, b"", b"{", b"\xff", b'{"a": 1, "a": 2}', b"[" * 100_000])
 def test_a_patch_needs_a_record_that_is_json(value: bytes | None) -> None:
     with pytest.raises(RepairError):
-        merge_patch('{"a": 1}')(letter(value))
+        merge_patch('{"a": 1}')(a_letter(value))
 
 
 def test_a_patch_that_is_not_json_is_refused() -> None:
@@ -235,12 +233,12 @@ def test_a_function_is_found_and_checked(tmp_path: Path, monkeypatch: pytest.Mon
         "number = 5\n"
     )
     monkeypatch.chdir(tmp_path)
-    assert function("dlq_repairs:good")(letter(b"x")) == b"X"
-    assert checked(lambda letter: None)(letter(b"x")) is None
+    assert function("dlq_repairs:good")(a_letter(b"x")) == b"X"
+    assert checked(lambda letter: None)(a_letter(b"x")) is None
     with pytest.raises(RepairError, match="gave str"):
-        function("dlq_repairs:text")(letter(b"x"))
+        function("dlq_repairs:text")(a_letter(b"x"))
     with pytest.raises(RepairError, match="ZeroDivisionError"):
-        function("dlq_repairs:broken")(letter(b"x"))
+        function("dlq_repairs:broken")(a_letter(b"x"))
     for wrong, message in (
         ("dlq_repairs", "names no function"),
         ("dlq_repairs:number", "has no function 'number'"),

@@ -148,8 +148,8 @@ def test_metrics_that_an_alert_names_are_there(block: Block) -> None:
 
 
 def test_pages_use_what_forebay_exports() -> None:
-    """`forebay.blackboard` and `forebay.blackboard.flock` are the two packages that are public beside `forebay`."""
-    private = re.compile(r"\b(?:from|import) forebay\.(?!blackboard(?:\.flock)? import)\S+")
+    """`forebay.blackboard` and `forebay.blackboard.flock` and `forebay.testing` are public beside `forebay`."""
+    private = re.compile(r"\b(?:from|import) forebay\.(?!(?:blackboard(?:\.flock)?|testing) import)\S+")
     assert [
         (block.place, private.findall(block.text)) for block in BLOCKS if private.search(block.text)
     ] == []

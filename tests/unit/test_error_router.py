@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from made import a_letter
 
 from forebay.connectors.contract import RawRecord, RejectedRecord, SourceBatch, Stretch
 from forebay.deadletter.letter import Letter
@@ -151,7 +152,7 @@ def test_a_breaker_shows_three_examples_and_what_a_task_left_the_next_one_takes_
 
 
 def test_files_are_whole_and_written_again_by_a_task_that_is_repeated(tmp_path: Path) -> None:
-    letters = [Letter("s", "t", 0, n, None, None, b"\xff", (), "Other", "why", 9, size=1) for n in range(3)]
+    letters = [a_letter(b"\xff", offset=n, message="why", failed_at_ms=9) for n in range(3)]
     broken = FileDestination(tmp_path / "dlq", "task")
     broken.write(letters[0])
     assert list((tmp_path / "dlq").glob("*.jsonl")) == []

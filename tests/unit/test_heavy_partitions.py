@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+import inside
 import pytest
 from crews import assert_each_once_in_order, crash, done, received
 from hypothesis import given, settings
@@ -59,7 +60,7 @@ def test_a_bounded_partition_keeps_its_bound_and_its_order_and_loses_nothing(
 
     def failed(record: Record, error: BaseException) -> None:
         assert isinstance(error, ValueError), error
-        record._attempts = record.attempt
+        inside.fail_attempt(record)
         asyncio.get_running_loop().call_later(0.001, crew.again, record)
 
     async def main() -> None:

@@ -6,9 +6,11 @@ import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import inside
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
+from made import a_letter
 from power import Disk
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
@@ -74,7 +76,7 @@ def append(table: ViewTable, batch: int) -> None:
     """As executors and driver do it, in one process."""
     written = []
     for data in (rows(("a", 1)), rows(("b", 2), ("c", batch))):
-        for found in table_module._parquet_writer(str(table.path), batch)(iter(data.to_batches())):
+        for found in inside.parquet_writer(str(table.path), batch)(iter(data.to_batches())):
             written += [(row["path"], row["size"], row["stats"]) for row in found.to_pylist()]
     assert table.add(written, "q", batch) == 3
 
@@ -125,7 +127,7 @@ def test_what_a_killed_process_left_unforced_is_forced_before_its_batch_is_left_
     table = ViewTable(home / "table")
     table.create(SCHEMA)
     merge = table.open().merge(rows(("a", 1)), "t.k = s.k", source_alias="s", target_alias="t",
-                               commit_properties=table_module._properties("q", 0))  # fmt: skip
+                               commit_properties=inside.commit_properties("q", 0))  # fmt: skip
     merge.when_not_matched_insert_all().execute()  # and here it was killed
     again = ViewTable(home / "table")
     assert again.holds("q", 0)
@@ -154,7 +156,7 @@ def test_where_a_view_starts_is_on_the_disk_before_its_first_batch(
         session.execute("CREATE SOURCE numbers (n BIGINT) FROM DATAGEN ()")
         statement = sql.parse_one("CREATE MATERIALIZED VIEW v AS SELECT n FROM numbers")
         assert isinstance(statement, sql.CreateView)
-        starts, _ = session._views._starts(statement, ["numbers"])
+        starts = inside.starts_of(session, statement, ["numbers"])
     left = disk.after_power_failure(home, tmp_path / "left")
     assert json.loads((left / "views" / "v" / "start.json").read_text()) == starts
 
@@ -162,7 +164,7 @@ def test_where_a_view_starts_is_on_the_disk_before_its_first_batch(
 def test_letters_in_a_file_are_on_the_disk_when_they_are_flushed(
     disk: Disk, home: Path, tmp_path: Path
 ) -> None:
-    letter = Letter("s", "t", 0, 7, 1, None, b"{", (), "MalformedPayload", "not JSON", 2, size=1)
+    letter = a_letter(offset=7)
     destination = FileDestination(home / "letters" / "s", "task")
     destination.write(letter)
     destination.flush()

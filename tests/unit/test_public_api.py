@@ -21,7 +21,6 @@ EXPECTED = [
     "DevStack",
     "FilterConfig",
     "ForebayError",
-    "ForebaySource",
     "KafkaBlackboardStore",
     "Letter",
     "Orchestrator",
@@ -40,6 +39,7 @@ EXPECTED = [
     "Subscription",
     "connect",
     "errors",
+    "register",
 ]
 
 
@@ -64,7 +64,7 @@ def test_importing_forebay_loads_neither_spark_nor_kafka() -> None:
     assert done.stdout.strip() == "[]"
 
 
-PUBLIC = {"forebay", "forebay.blackboard", "forebay.blackboard.flock"}
+PUBLIC = {"forebay", "forebay.testing", "forebay.blackboard", "forebay.blackboard.flock"}
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 PROGRAMS = [*sorted((ROOT / "examples").rglob("*.py")), *(ROOT / "src/forebay/template").glob("*.py")]
@@ -72,7 +72,7 @@ PROGRAMS = [*sorted((ROOT / "examples").rglob("*.py")), *(ROOT / "src/forebay/te
 
 def _programs() -> list[str]:
     blocks = [
-        block for page in PAGES for block in re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
+        block for page in PAGES for block in re.findall(r"```python[^\n]*\n(.*?)```", page.read_text(), re.DOTALL)
     ]
     return [*blocks, *(path.read_text() for path in PROGRAMS)]
 

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 import forebay
-from forebay.blackboard.stats import AgentStats, BoardStats
-from forebay.blackboard.stats import Stats as AgentsStats
+from forebay.blackboard.stats import AgentStats, BoardStats, OrchestratorStats
 from forebay.connectors.contract import PartitionLag
 from forebay.deadletter.entry import Entry
 from forebay.deadletter.letter import Letter
@@ -39,7 +38,7 @@ LETTER = Letter(
     0,
     size=3,
 )
-AGENTS = AgentsStats({("pricing", 0): AgentStats(handled=10, errors=2, seconds=1.5)}, refused=1)
+AGENTS = OrchestratorStats({("pricing", 0): AgentStats(handled=10, errors=2, seconds=1.5)}, refused=1)
 
 
 @pytest.mark.parametrize(

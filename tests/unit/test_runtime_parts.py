@@ -8,7 +8,6 @@ import re
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -17,6 +16,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from rich.console import Console
+from waiting import eventually
 
 from forebay.backoff import MAX_MS, MIN_MS, Backoff, wait_ms, with_backoff
 from forebay.catalog import QueryState
@@ -384,10 +384,12 @@ def test_a_source_whose_commits_fail_holds_up_no_other() -> None:
     well = _flaky(0)
     for row in range(1, 50):
         committer.submit("well", well, SourceCheckpoint({"row": row, "epoch_ms": 0}, row))
-    eventually_committed = time.monotonic() + 10
-    while (found := well.current_offsets()) is None or found.epoch < 49:
-        assert time.monotonic() < eventually_committed
-        time.sleep(0.01)
+
+    def committed() -> bool:
+        found = well.current_offsets()
+        return found is not None and found.epoch >= 49
+
+    eventually(committed, "the other source's offsets are committed", timeout=10)
     committer.close(timeout_s=0.1)
 
 

@@ -166,6 +166,11 @@ class Orchestrator:
         await asyncio.gather(*(pool.stop() for pool in self._pools))
         self._threads.shutdown(wait=False, cancel_futures=True)
 
+    @property
+    def pools(self) -> tuple[Pool, ...]:
+        """Those that read for the agents, for their `stats()`: first the log's, then those of retries."""
+        return tuple(self._pools)
+
     def collector(self) -> AgentCollector:
         """For Prometheus, once it is started: agents' figures, and those of the pools, the group's lag among them."""
         return AgentCollector(self.stats, self._pools, self.store.collector())

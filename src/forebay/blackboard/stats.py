@@ -132,6 +132,9 @@ class BoardStats:
     fed: int  # records that the index has taken since the start
     refused: Mapping[str, int]  # records that were left out, by topic
     trouble: str | None  # why the index does not follow the log at present
+    replaced: int = (
+        0  # how often the log was found to be another one: its topics were made anew, or cut short
+    )
 
     def __repr__(self) -> str:
         refused = "".join(f", {count:,} refused in {topic}" for topic, count in sorted(self.refused.items()))

@@ -151,7 +151,10 @@ class KafkaBlackboardStore:
             return BoardStats(0, self.refusals.by_topic, None)
         trouble = self._feed.trouble
         return BoardStats(
-            self._feed.taken, self.refusals.by_topic, None if trouble is None else trouble.message
+            self._feed.taken,
+            self.refusals.by_topic,
+            None if trouble is None else trouble.message,
+            self._feed.log_number,
         )
 
     def collector(self) -> BoardCollector:

@@ -439,7 +439,7 @@ class Pool:
             log.info(
                 "%r: attempt %d failed, again in %.2f s: %r", record, attempt, wait_s, error, extra=fields
             )
-            self._loop.call_later(wait_s, self._crew.again, record)
+            self._retry(record, wait_s)
         elif verdict is Verdict.dead_letter:
             assert self._letters is not None
             kind = error.kind if isinstance(error, RecordError) else type(error).__name__
@@ -469,6 +469,9 @@ class Pool:
                 )
                 halted.__cause__ = error
                 self._fail(halted)
+
+    def _retry(self, record: Record, wait_s: float) -> None:
+        self._loop.call_later(wait_s, self._crew.again, record)
 
     async def _watch_handlers(self) -> None:
         """Name handlers that are stuck, and end those that have a limit."""

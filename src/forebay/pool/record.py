@@ -149,7 +149,7 @@ class Record:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """What a handler in another process is given: the same record, without its ties to the pool."""
-        copied = _Copied(
+        copied = CopiedMessage(
             self.topic,
             self.partition,
             self.offset,
@@ -161,8 +161,8 @@ class Record:
         return _restored, (copied, getattr(self, "_attempts", 0), hasattr(self, "_value"), self.value)
 
 
-class _Copied:
-    """A message that can be pickled."""
+class CopiedMessage:
+    """A message that no client library holds: it can be pickled, or made by a test."""
 
     def __init__(self, *parts: Any) -> None:
         self._parts = parts
@@ -189,7 +189,7 @@ class _Copied:
         return self._parts[6]
 
 
-def _restored(message: _Copied, attempts: int, decoded: bool, value: Any) -> Record:
+def _restored(message: CopiedMessage, attempts: int, decoded: bool, value: Any) -> Record:
     record = Record(message, None)
     record._attempts = attempts
     if decoded:
