@@ -72,7 +72,9 @@ PROGRAMS = [*sorted((ROOT / "examples").rglob("*.py")), *(ROOT / "src/forebay/te
 
 def _programs() -> list[str]:
     blocks = [
-        block for page in PAGES for block in re.findall(r"```python[^\n]*\n(.*?)```", page.read_text(), re.DOTALL)
+        block
+        for page in PAGES
+        for block in re.findall(r"```python[^\n]*\n(.*?)```", page.read_text(), re.DOTALL)
     ]
     return [*blocks, *(path.read_text() for path in PROGRAMS)]
 
