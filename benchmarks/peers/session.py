@@ -25,7 +25,7 @@ LEFT = 0.1  # less than this share of a figure, and a difference of two measurem
 
 @dataclass(frozen=True)
 class Opening:
-    """What a peer is told once."""
+    """What a peer gets once."""
 
     bootstrap_servers: str
     work: str  # an empty folder

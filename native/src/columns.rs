@@ -164,7 +164,7 @@ impl Column {
         self.len() == 0
     }
 
-    /// Append a map from text to bytes. The keys must differ and be UTF-8, or they are mended.
+    /// Append a map from text to bytes. The keys must differ and be UTF-8, or they are fixed.
     pub fn push_map(&mut self, pairs: &[(&[u8], Option<&[u8]>)]) {
         let Data::Map(ends, keys, values) = &mut self.data else { return };
         for (key, value) in pairs {

@@ -235,12 +235,12 @@ class RecordError(ForebayError):
 
 class BadRecordError(RecordError):
     code = "FB2001"
-    default_remedy = "mend what wrote it, or ALTER SOURCE … ON ERROR = 'skip' or 'dead_letter'"
+    default_remedy = "fix what wrote it, or ALTER SOURCE … ON ERROR = 'skip' or 'dead_letter'"
 
 
 class TooManyErrorsError(RecordError):
     code = "FB2002"
-    default_remedy = "mend what writes the topic, or ALTER SOURCE … ON ERROR = … with a higher limit"
+    default_remedy = "fix what writes the topic, or ALTER SOURCE … ON ERROR = … with a higher limit"
 
 
 class MostRejectedError(RecordError):
@@ -414,7 +414,7 @@ class ReplayFailedError(RuntimeFailure):
 class PoolHaltedError(RuntimeFailure):
     code = "FB4020"
     default_remedy = (
-        "mend the handler or what it calls, and start the pool again: it goes on with the records that failed; or set "
+        "fix the handler or what it calls, and start the pool again: it goes on with the records that failed; or set "
         "'dead.letter.topic', 'on.error' = 'skip' or a higher 'max.errors'"
     )
 

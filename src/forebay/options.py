@@ -189,7 +189,7 @@ class Options(Mapping[str, Any]):
         return len(self._values)
 
     def without_effect(self) -> list[str]:
-        """The given options that this version keeps but does not act on: a user must be told."""
+        """The given options that this version keeps but does not act on: a user must know."""
         return [key for key in self.given if (option := self.table.get(key)) and not option.acts]
 
     def passed_through(self) -> dict[str, str]:

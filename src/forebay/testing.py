@@ -143,7 +143,7 @@ class _Rehearsal(Pool):
                 record, "done" if record.done else "pending", int(record.done) and record.attempt, None, sent
             )
         verdict = (
-            Verdict.dead_letter if record in self._buried else Verdict.skip if record.done else Verdict.halt
+            Verdict.DEAD_LETTER if record in self._buried else Verdict.SKIP if record.done else Verdict.HALT
         )
         return HandledRecord(record, verdict, failed, error, ())
 

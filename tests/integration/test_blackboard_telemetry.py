@@ -1,4 +1,4 @@
-"""What a blackboard tells of itself: spans with the seed's attributes, metrics for each agent and partition."""
+"""What a blackboard tells of itself: spans with their attributes, metrics for each agent and partition."""
 
 from __future__ import annotations
 

@@ -186,7 +186,7 @@ def test_a_pool_that_fails_to_start_is_not_running(
             pool.transactional(unique("tx"))
         with pytest.raises(expected) as raised:
             await pool.run(handle_nothing)
-        assert pool.state is PoolState.stopped
+        assert pool.state is PoolState.STOPPED
         assert threads() <= before
         await pool.stop()
         with pytest.raises(expected) as again:
@@ -232,7 +232,7 @@ def test_a_pool_whose_polling_thread_fails_ends_with_the_reason_though_nobody_wa
         await pool.start(handle_nothing)
         monkeypatch.setattr(Lease, "receive", lambda *given: 1 // 0)
         await asyncio.to_thread(cluster.produce, topic, [b"x"])
-        await until(lambda: pool.state is PoolState.stopped, "it is stopped by itself")
+        await until(lambda: pool.state is PoolState.STOPPED, "it is stopped by itself")
         with pytest.raises(ForebayError, match="ZeroDivisionError"):
             await pool.wait()
         assert threads() == set()

@@ -23,7 +23,7 @@ from forebay.formats.framed import Lesson
 from forebay.formats.framing import HEADER, schema_id
 from forebay.native import native
 
-KINDS = {RefusalKind.MalformedPayload, RefusalKind.SchemaMismatch, RefusalKind.TypeConversion}
+KINDS = {RefusalKind.MALFORMED_PAYLOAD, RefusalKind.SCHEMA_MISMATCH, RefusalKind.TYPE_CONVERSION}
 FRAME = b"\x00\x00\x00\x00\x07"
 
 
@@ -72,7 +72,7 @@ def test_a_datum_is_resolved_as_fastavro_resolves_it(pair: Pair, data: st.DataOb
         expected = resolved(pair, payload)
         if expected is None:
             assert index in refused
-            assert refused[index].kind in (RefusalKind.SchemaMismatch, RefusalKind.TypeConversion)
+            assert refused[index].kind in (RefusalKind.SCHEMA_MISMATCH, RefusalKind.TYPE_CONVERSION)
         else:
             assert index not in refused, refused[index].message
             assert alike(next(rows), expected)

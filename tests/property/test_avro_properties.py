@@ -10,7 +10,7 @@ from tests.property.avro_cases import Case, alike, damage, options, tables, writ
 
 from forebay.formats import Decoded, RefusalKind, decoder
 
-KINDS = {RefusalKind.MalformedPayload, RefusalKind.SchemaMismatch, RefusalKind.TypeConversion}
+KINDS = {RefusalKind.MALFORMED_PAYLOAD, RefusalKind.SCHEMA_MISMATCH, RefusalKind.TYPE_CONVERSION}
 
 
 def check_complete(decoded: Decoded, total: int) -> None:
@@ -41,7 +41,7 @@ def test_a_datum_is_never_malformed_whatever_the_columns_make_of_it(case: Case, 
     payloads = [p for p in write(case, data.draw(st.lists(case.loose, max_size=3))) if p]
     decoded = decoder("avro", case.columns, options(case)).decode(payloads)
     check_complete(decoded, len(payloads))
-    assert RefusalKind.MalformedPayload not in {record.kind for record in decoded.bad}
+    assert RefusalKind.MALFORMED_PAYLOAD not in {record.kind for record in decoded.bad}
 
 
 @given(tables(), st.data())
@@ -59,5 +59,5 @@ def test_no_datum_is_the_beginning_of_another(case: Case, data: st.DataObject) -
     cut = payload[: data.draw(st.integers(0, max(0, len(payload) - 1)))]
     more = payload + data.draw(st.binary(min_size=1, max_size=3))
     decoded = decoder("avro", case.columns, options(case)).decode([cut, more])
-    assert {record.kind for record in decoded.bad} == {RefusalKind.MalformedPayload}
+    assert {record.kind for record in decoded.bad} == {RefusalKind.MALFORMED_PAYLOAD}
     assert [record.index for record in decoded.bad] == [0, 1]

@@ -181,7 +181,7 @@ def check_complete(decoded: Decoded, total: int) -> None:
     assert good == sorted(good)
     assert decoded.batch.num_rows == len(good)
     assert all(type(record.kind) is RefusalKind and record.message for record in decoded.bad)
-    assert all(record.kind is not RefusalKind.Other for record in decoded.bad)
+    assert all(record.kind is not RefusalKind.OTHER for record in decoded.bad)
     decoded.batch.validate(full=True)
     for field, column in zip(decoded.batch.schema, decoded.batch.columns, strict=True):
         assert field.nullable or not column.null_count
@@ -297,7 +297,7 @@ def test_an_integer_is_read_exactly_or_not_at_all(number: int, data_type: pa.Dat
     if -end <= number < end:
         assert decoded.batch.to_pylist() == [{"x": number}]
     else:
-        assert [record.kind for record in decoded.bad] == [RefusalKind.TypeConversion]
+        assert [record.kind for record in decoded.bad] == [RefusalKind.TYPE_CONVERSION]
 
 
 @given(st.decimals(allow_nan=False, allow_infinity=False), DECIMALS)
@@ -313,7 +313,7 @@ def test_a_decimal_is_read_exactly_or_not_at_all(number: Decimal, data_type: pa.
     if fits:
         assert decoded.batch.to_pylist() == [{"x": number}]
     else:
-        assert [record.kind for record in decoded.bad] == [RefusalKind.TypeConversion]
+        assert [record.kind for record in decoded.bad] == [RefusalKind.TYPE_CONVERSION]
 
 
 @given(st.dates())

@@ -27,8 +27,8 @@ COLUMNS = pa.schema([pa.field("x", types.BIGINT)])
 LESSONS = {
     1: Lesson({}),
     2**32 - 1: Lesson({}),
-    7: Lesson(None, RefusalKind.UnknownSchemaId, "schema id 7 is not known"),
-    9: Lesson(None, RefusalKind.SchemaMismatch, "schema id 9 does not fit"),
+    7: Lesson(None, RefusalKind.UNKNOWN_SCHEMA_ID, "schema id 7 is not known"),
+    9: Lesson(None, RefusalKind.SCHEMA_MISMATCH, "schema id 9 does not fit"),
 }
 FRAMES = st.one_of(
     st.binary(max_size=8),
@@ -53,7 +53,7 @@ def taught(format: str = "json") -> Any:
 def test_both_find_the_same_ids_and_refuse_the_same_payloads(values: list[bytes | None]) -> None:
     plain = JsonDecoder(COLUMNS, {})
     known = dict(LESSONS)
-    unknown = Lesson(None, RefusalKind.UnknownSchemaId, "schema id … is not known")
+    unknown = Lesson(None, RefusalKind.UNKNOWN_SCHEMA_ID, "schema id … is not known")
 
     def row(payload: bytes | None) -> list[Any]:
         lesson = known.setdefault(schema_id(payload), unknown)

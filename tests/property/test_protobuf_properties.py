@@ -30,7 +30,7 @@ def test_a_message_is_never_malformed_whatever_the_columns_make_of_it(
     payloads = [case.write(values) for values in data.draw(st.lists(case.kind.loose, max_size=3))]
     decoded = decoder("protobuf", case.columns, case.options).decode(payloads)
     check_complete(decoded, len(payloads))
-    assert {record.kind for record in decoded.bad} <= {RefusalKind.TypeConversion}
+    assert {record.kind for record in decoded.bad} <= {RefusalKind.TYPE_CONVERSION}
 
 
 @given(tables(), st.data())

@@ -60,6 +60,6 @@ def assert_each_once_in_order(handled: list[int], keys: list[bytes | None], orde
     assert sorted(handled) == list(range(len(keys)))
     lanes: dict[Any, list[int]] = defaultdict(list)
     for offset in handled:
-        lanes[{Order.key: keys[offset], Order.partition: 0, Order.unordered: None}[order]].append(offset)
+        lanes[{Order.KEY: keys[offset], Order.PARTITION: 0, Order.UNORDERED: None}[order]].append(offset)
     lanes.pop(None, None)
     assert all(offsets == sorted(offsets) for offsets in lanes.values())

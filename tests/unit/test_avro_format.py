@@ -18,9 +18,9 @@ from forebay.formats import BadRecord, RefusalKind, decoder
 from forebay.formats.avro_format import AvroDecoder
 
 MALFORMED, MISMATCH, CONVERSION = (
-    RefusalKind.MalformedPayload,
-    RefusalKind.SchemaMismatch,
-    RefusalKind.TypeConversion,
+    RefusalKind.MALFORMED_PAYLOAD,
+    RefusalKind.SCHEMA_MISMATCH,
+    RefusalKind.TYPE_CONVERSION,
 )
 ENUM = {"type": "enum", "name": "E", "symbols": ["A", "B"]}
 ARRAY, MAP = {"type": "array", "items": "int"}, {"type": "map", "values": "int"}

@@ -12,7 +12,7 @@ from forebay.connectors.contract import SourceConfig
 from forebay.deadletter.entry import Entry
 from forebay.deadletter.explain import Explanation, explain
 from forebay.deadletter.letter import Letter
-from forebay.deadletter.outcomes import OPEN, Outcome, State
+from forebay.deadletter.outcomes import OPEN, LetterState, Outcome
 from forebay.deadletter.policy import ErrorPolicy
 from forebay.deadletter.router import letter
 from forebay.kafka.options import KAFKA
@@ -171,7 +171,7 @@ def test_a_record_that_the_source_takes_now_needs_a_replay_alone() -> None:
         "decodes",
         "the source takes it now: forebay dlq replay --source s --id t/0/7",
     )
-    done = explain(Entry(old, Outcome(State.discarded, reason="old")), config, KAFKA.bind(given), None)
+    done = explain(Entry(old, Outcome(LetterState.DISCARDED, reason="old")), config, KAFKA.bind(given), None)
     assert done.remedy == "none needed: it is discarded (old)"
     part = explain(Entry(old.cut(5), OPEN), config, KAFKA.bind(given), "http://r")
     assert part.now.startswith("not tried")

@@ -16,7 +16,7 @@ from made import a_letter
 from forebay.deadletter.explain import dump
 from forebay.deadletter.identity import Identity
 from forebay.deadletter.locate import locate
-from forebay.deadletter.outcomes import OPEN, Intent, Outcomes, State, mark_of
+from forebay.deadletter.outcomes import OPEN, Intent, LetterState, Outcomes, mark_of
 from forebay.deadletter.repair import RepairError, checked, function, merge_patch
 from forebay.deadletter.seen import Seen
 from forebay.errors import OptionValueError
@@ -91,13 +91,13 @@ def test_an_outcome_goes_from_open_to_failed_again(outcomes: Outcomes, tmp_path:
     outcomes.settle("s", intent, {first.identity: (0, 8)})
     assert outcomes.intents("s") == []
     found = outcomes.of("s", first)
-    assert (found.state, found.replay_id, found.target_offset) == (State.replayed, "r1", 8)
+    assert (found.state, found.replay_id, found.target_offset) == (LetterState.REPLAYED, "r1", 8)
     assert outcomes.of("other", first) == OPEN
     assert not outcomes.failed_again("another replay", first.identity, second)
     assert outcomes.failed_again("r1", first.identity, second)
     assert not outcomes.failed_again("r1", first.identity, second)
     again = Outcomes(tmp_path / "catalog.db")
-    assert again.of("s", first).state is State.failed_again
+    assert again.of("s", first).state is LetterState.FAILED_AGAIN
     again.close()
 
 
@@ -107,7 +107,7 @@ def test_an_outcome_is_of_one_record_and_not_of_another_at_its_place(outcomes: O
     outcomes.discard("s", {first.identity: mark_of(first)}, "junk")
     assert (
         outcomes.of("s", replace(first, value=b"", failed_at_ms=5, kind="TypeConversion")).state
-        is State.discarded
+        is LetterState.DISCARDED
     )
     for other in (
         replace(first, size=2),
@@ -116,14 +116,14 @@ def test_an_outcome_is_of_one_record_and_not_of_another_at_its_place(outcomes: O
     ):
         assert outcomes.of("s", other) == OPEN
     unread = replace(first, size=-1, value=None)
-    assert outcomes.of("s", unread).state is State.discarded
+    assert outcomes.of("s", unread).state is LetterState.DISCARDED
 
 
 def test_an_outcome_is_of_the_topic_that_the_record_was_in(outcomes: Outcomes) -> None:
     """Also where all that the record shows is the same."""
     first, other = replace(a_letter(b"x"), topic_id="one"), replace(a_letter(b"x"), topic_id="two")
     outcomes.discard("s", {first.identity: mark_of(first)}, "junk")
-    assert outcomes.of("s", first).state is State.discarded
+    assert outcomes.of("s", first).state is LetterState.DISCARDED
     assert outcomes.of("s", other) == OPEN
     outcomes.discard("s", {other.identity: mark_of(other)}, "junk, too")
     outcomes.reopen("s", [first.identity])
@@ -152,7 +152,7 @@ def test_what_an_older_version_wrote_down_is_still_known(tmp_path: Path) -> None
         outcomes = Outcomes(path)
         try:
             for id in ("", "known by now"):
-                assert outcomes.of("s", replace(a_letter(b"x"), topic_id=id)).state is State.replayed
+                assert outcomes.of("s", replace(a_letter(b"x"), topic_id=id)).state is LetterState.REPLAYED
                 assert outcomes.of("s", replace(a_letter(b"xx"), topic_id=id)) == OPEN
             assert outcomes.intents("s") == [Intent("q", "t", {0: 3}, {Identity("t", 0, 7): "m"}, "")]
             found = {

@@ -8,7 +8,7 @@ import pytest
 
 from forebay.deadletter.entry import COLUMNS, Entry, batch_of, text_of
 from forebay.deadletter.letter import Letter
-from forebay.deadletter.outcomes import OPEN, Outcome, State
+from forebay.deadletter.outcomes import OPEN, LetterState, Outcome
 from forebay.deadletter.where import condition
 from forebay.errors import StatementError, UnknownObjectError
 from forebay.sql import parse_condition
@@ -99,7 +99,7 @@ def test_an_unknown_column_is_an_unknown_object() -> None:
 
 
 def test_every_column_fits_its_type() -> None:
-    done = Outcome(State.replayed, 5, None, "r", "t", 1, 2)
+    done = Outcome(LetterState.REPLAYED, 5, None, "r", "t", 1, 2)
     again = replace(LETTER, headers=(("forebay.replay.id", b"r"), ("forebay.replayed.from", b"t/1/2")))
     bare = replace(LETTER, timestamp_ms=None, key=None, value=None, headers=(), field=None)
     batch = batch_of([ENTRY, Entry(again, done), Entry(bare, OPEN)])

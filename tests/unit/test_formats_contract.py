@@ -152,7 +152,7 @@ def test_a_failure_that_nobody_foresaw_costs_one_record() -> None:
     decoded = decode_each([b"a", b"b", b"a"], decoder("raw", TEXT, {}).schema, row)
     assert decoded.good == [0, 2]
     assert [(record.index, record.kind, record.message) for record in decoded.bad] == [
-        (1, RefusalKind.Other, "KeyError: b'b'")
+        (1, RefusalKind.OTHER, "KeyError: b'b'")
     ]
 
 

@@ -76,7 +76,7 @@ def test_a_field_that_the_type_cannot_hold_exactly_is_a_type_conversion(
     for text in texts:
         rows, bad = read(of(types.STRING, data_type), f"x,{text}")
         assert rows == []
-        assert bad[0].kind is RefusalKind.TypeConversion
+        assert bad[0].kind is RefusalKind.TYPE_CONVERSION
         assert bad[0].message.startswith("c1: expected")
 
 
@@ -84,7 +84,7 @@ def test_a_field_that_the_type_cannot_hold_exactly_is_a_type_conversion(
 def test_too_few_or_too_many_fields_are_a_schema_mismatch(payload: str) -> None:
     rows, bad = read(TWO, payload)
     assert rows == []
-    assert bad[0].kind is RefusalKind.SchemaMismatch
+    assert bad[0].kind is RefusalKind.SCHEMA_MISMATCH
     assert "expected 2 fields" in bad[0].message
 
 
@@ -106,7 +106,7 @@ def test_too_few_or_too_many_fields_are_a_schema_mismatch(payload: str) -> None:
 def test_what_is_not_one_csv_record_is_malformed(payload: bytes | None, said: str) -> None:
     rows, bad = read(TWO, payload)
     assert rows == []
-    assert bad[0].kind is RefusalKind.MalformedPayload
+    assert bad[0].kind is RefusalKind.MALFORMED_PAYLOAD
     assert said in bad[0].message
 
 
@@ -127,10 +127,10 @@ def test_a_field_equal_to_the_null_text_is_null_even_when_quoted() -> None:
     assert read(TWO, '1,""') == ([[1, None]], [])
     assert read(TWO, r"\N,", null=r"\N") == ([[None, ""]], [])
     _, bad = read(TWO, ",a", null=r"\N")
-    assert bad[0].kind is RefusalKind.TypeConversion
+    assert bad[0].kind is RefusalKind.TYPE_CONVERSION
     _, bad = read(of(types.BIGINT, types.STRING, nullable=False), "1,")
     assert (bad[0].kind, bad[0].message) == (
-        RefusalKind.SchemaMismatch,
+        RefusalKind.SCHEMA_MISMATCH,
         "c1: NOT NULL, but the field is null",
     )
 
@@ -192,7 +192,7 @@ def test_without_the_option_a_header_line_is_a_record() -> None:
 
 def test_a_header_line_in_another_order_is_refused_and_never_a_row_of_names() -> None:
     decoded = decoder("csv", of(types.STRING, types.STRING), {"csv.header": "true"}).decode([b"c1,c0"])
-    assert (decoded.bad[0].kind, decoded.skipped) == (RefusalKind.SchemaMismatch, [])
+    assert (decoded.bad[0].kind, decoded.skipped) == (RefusalKind.SCHEMA_MISMATCH, [])
     assert "another order" in decoded.bad[0].message
 
 
@@ -202,8 +202,8 @@ def test_comments_are_skipped_but_not_what_follows_them_in_a_message() -> None:
     assert decoded.skipped == [0, 1]
     assert decoded.good == [3]
     assert [(record.index, record.kind) for record in decoded.bad] == [
-        (2, RefusalKind.MalformedPayload),
-        (4, RefusalKind.TypeConversion),
+        (2, RefusalKind.MALFORMED_PAYLOAD),
+        (4, RefusalKind.TYPE_CONVERSION),
     ]
     assert "more than one line" in decoded.bad[0].message
 

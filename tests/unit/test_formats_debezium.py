@@ -99,42 +99,42 @@ def test_decimals_keep_their_digits() -> None:
     [
         (
             event("u", None, BOB, source={"connector": "postgresql"}),
-            RefusalKind.SchemaMismatch,
+            RefusalKind.SCHEMA_MISMATCH,
             "before: op 'u' needs the row, but it is null; ALTER TABLE",
         ),
-        ({"op": "d"}, RefusalKind.SchemaMismatch, "before: op 'd' needs the row, but it is missing"),
-        (event("c"), RefusalKind.SchemaMismatch, "after: op 'c' needs the row, but it is null"),
-        (event("u", ALICE), RefusalKind.SchemaMismatch, "after: "),
-        (event("c", None, "{}"), RefusalKind.SchemaMismatch, "after: expected an object, found string"),
-        (event("t"), RefusalKind.Other, "op: a truncate"),
-        (event("m"), RefusalKind.SchemaMismatch, "op: expected c, r, u or d, found string 'm'"),
-        (event(1), RefusalKind.SchemaMismatch, "op: expected c, r, u or d, found number 1"),
-        (ALICE, RefusalKind.SchemaMismatch, "op: missing: this is no change event"),
-        (event("c", None, ALICE, ts_ms="7"), RefusalKind.TypeConversion, "ts_ms: expected BIGINT"),
-        (event("c", None, {"id": "x"}), RefusalKind.TypeConversion, "after.id: expected BIGINT"),
+        ({"op": "d"}, RefusalKind.SCHEMA_MISMATCH, "before: op 'd' needs the row, but it is missing"),
+        (event("c"), RefusalKind.SCHEMA_MISMATCH, "after: op 'c' needs the row, but it is null"),
+        (event("u", ALICE), RefusalKind.SCHEMA_MISMATCH, "after: "),
+        (event("c", None, "{}"), RefusalKind.SCHEMA_MISMATCH, "after: expected an object, found string"),
+        (event("t"), RefusalKind.OTHER, "op: a truncate"),
+        (event("m"), RefusalKind.SCHEMA_MISMATCH, "op: expected c, r, u or d, found string 'm'"),
+        (event(1), RefusalKind.SCHEMA_MISMATCH, "op: expected c, r, u or d, found number 1"),
+        (ALICE, RefusalKind.SCHEMA_MISMATCH, "op: missing: this is no change event"),
+        (event("c", None, ALICE, ts_ms="7"), RefusalKind.TYPE_CONVERSION, "ts_ms: expected BIGINT"),
+        (event("c", None, {"id": "x"}), RefusalKind.TYPE_CONVERSION, "after.id: expected BIGINT"),
         (
             event("u", {"id": None}, BOB),
-            RefusalKind.SchemaMismatch,
+            RefusalKind.SCHEMA_MISMATCH,
             "before.id: NOT NULL, but the field is null",
         ),
-        (event("u", ALICE, {"id": 2.5}), RefusalKind.TypeConversion, "after.id: "),
-        ({"payload": [1]}, RefusalKind.SchemaMismatch, "payload: expected an object, found an array of 1"),
-        ([1], RefusalKind.SchemaMismatch, "expected an object at the top level"),
-        (b" ", RefusalKind.MalformedPayload, "not JSON"),
-        (b"{", RefusalKind.MalformedPayload, "not JSON"),
+        (event("u", ALICE, {"id": 2.5}), RefusalKind.TYPE_CONVERSION, "after.id: "),
+        ({"payload": [1]}, RefusalKind.SCHEMA_MISMATCH, "payload: expected an object, found an array of 1"),
+        ([1], RefusalKind.SCHEMA_MISMATCH, "expected an object at the top level"),
+        (b" ", RefusalKind.MALFORMED_PAYLOAD, "not JSON"),
+        (b"{", RefusalKind.MALFORMED_PAYLOAD, "not JSON"),
         (
             b'{"op": "c", "op": "d", "after": {"id": 1}}',
-            RefusalKind.MalformedPayload,
+            RefusalKind.MALFORMED_PAYLOAD,
             "'op' occurs more than once",
         ),
         (
             b'{"op": "c", "after": {"id": 1, "id": 2}}',
-            RefusalKind.MalformedPayload,
+            RefusalKind.MALFORMED_PAYLOAD,
             "'id' occurs more than once",
         ),
         (
             b'{"payload": {"op": "c", "after": {}, "after": {}}}',
-            RefusalKind.MalformedPayload,
+            RefusalKind.MALFORMED_PAYLOAD,
             "'after' occurs",
         ),
     ],
@@ -155,7 +155,7 @@ def test_a_value_that_the_database_did_not_log_is_refused() -> None:
     for row in ({"a": hidden}, {"b": base64.b64encode(hidden.encode()).decode()}):
         change = event("u", {"a": "x"}, row, source={"connector": "postgresql"})
         refused = read(change, schema=schema).bad[0]
-        assert refused.kind is RefusalKind.TypeConversion
+        assert refused.kind is RefusalKind.TYPE_CONVERSION
         assert refused.message.startswith(f"after.{next(iter(row))}: the value was not logged")
         assert "REPLICA IDENTITY FULL" in refused.message
 
@@ -281,7 +281,7 @@ def test_a_number_that_means_something_else_is_refused(
     column: pa.DataType, name: str, value: Any, reason: str
 ) -> None:
     (bad,) = enveloped(column, name, value).bad
-    assert bad.kind is RefusalKind.TypeConversion
+    assert bad.kind is RefusalKind.TYPE_CONVERSION
     assert re.search(reason, bad.message)
     assert bad.path == "after.x"
 

@@ -192,7 +192,7 @@ def test_a_value_that_the_type_cannot_hold_exactly_is_a_type_conversion(
 ) -> None:
     rows, bad = read(of(data_type), f'{{"x": {text}}}')
     assert rows == []
-    assert [record.kind for record in bad] == [RefusalKind.TypeConversion]
+    assert [record.kind for record in bad] == [RefusalKind.TYPE_CONVERSION]
     assert bad[0].message.startswith("x")
 
 
@@ -201,7 +201,7 @@ def test_a_missing_or_null_field_is_refused_only_where_the_column_is_not_null(te
     assert read(of(types.BIGINT), text) == ([{"x": None}], [])
     rows, bad = read(of(types.BIGINT, nullable=False), text)
     assert rows == []
-    assert bad[0].kind is RefusalKind.SchemaMismatch
+    assert bad[0].kind is RefusalKind.SCHEMA_MISMATCH
     assert "NOT NULL" in bad[0].message
 
 
@@ -220,7 +220,7 @@ def test_a_missing_or_null_field_is_refused_only_where_the_column_is_not_null(te
 )
 def test_not_null_holds_inside_structs_arrays_and_maps(data_type: pa.DataType, text: str, path: str) -> None:
     _, bad = read(of(data_type), f'{{"x": {text}}}')
-    assert bad[0].kind is RefusalKind.SchemaMismatch
+    assert bad[0].kind is RefusalKind.SCHEMA_MISMATCH
     assert bad[0].message.startswith(f"{path}: NOT NULL")
 
 
@@ -243,7 +243,7 @@ def test_a_message_never_holds_the_whole_value(value: Any) -> None:
 @pytest.mark.parametrize("text", ["[]", "1", '"x"', "null", "[{}]", "true"])
 def test_a_top_level_value_that_is_no_object_is_a_schema_mismatch(text: str) -> None:
     _, bad = read(of(types.BIGINT), text)
-    assert bad[0].kind is RefusalKind.SchemaMismatch
+    assert bad[0].kind is RefusalKind.SCHEMA_MISMATCH
 
 
 MALFORMED: list[tuple[bytes | None, str]] = [
@@ -278,7 +278,7 @@ def test_what_is_not_json_is_malformed_and_says_where(
 ) -> None:
     rows, bad = read(of(data_type), payload)
     assert rows == []
-    assert bad[0].kind is RefusalKind.MalformedPayload
+    assert bad[0].kind is RefusalKind.MALFORMED_PAYLOAD
     assert said in bad[0].message
 
 
@@ -296,8 +296,8 @@ def test_a_repeated_name_costs_the_record_only_where_it_is_read() -> None:
     )
     assert [row["s"] for row in rows] == [{"x": 1}, {"x": 2}, {"x": 3}]
     assert [(record.index, record.kind) for record in bad] == [
-        (2, RefusalKind.MalformedPayload),
-        (3, RefusalKind.MalformedPayload),
+        (2, RefusalKind.MALFORMED_PAYLOAD),
+        (3, RefusalKind.MALFORMED_PAYLOAD),
     ]
     assert bad[0].message.startswith("s: ")
 
@@ -316,7 +316,7 @@ def test_numbers_of_absurd_length_neither_crash_nor_hang(data_type: pa.DataType,
     if data_type == types.DOUBLE and number.startswith("1."):
         assert rows == [{"x": float(number)}]
     else:
-        assert [record.kind for record in bad] == [RefusalKind.TypeConversion]
+        assert [record.kind for record in bad] == [RefusalKind.TYPE_CONVERSION]
 
 
 def test_numbers_of_absurd_size_in_fields_that_nobody_reads_are_ignored() -> None:

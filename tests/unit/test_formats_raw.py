@@ -28,8 +28,8 @@ def test_string_is_strict_utf_8() -> None:
     assert decoded.batch.column(0).to_pylist() == ["é", None, ""]
     assert decoded.good == [0, 3, 4]
     assert [(record.index, record.kind) for record in decoded.bad] == [
-        (1, RefusalKind.MalformedPayload),
-        (2, RefusalKind.MalformedPayload),
+        (1, RefusalKind.MALFORMED_PAYLOAD),
+        (2, RefusalKind.MALFORMED_PAYLOAD),
     ]
     assert decoded.bad[0].message == "value: invalid UTF-8 at byte 2"
 
@@ -38,7 +38,7 @@ def test_string_is_strict_utf_8() -> None:
 def test_a_tombstone_is_refused_where_the_column_is_not_null(data_type: pa.DataType) -> None:
     decoded = decoder("raw", of(data_type, nullable=False), {}).decode([None, b""])
     assert decoded.good == [1]
-    assert decoded.bad[0].kind is RefusalKind.SchemaMismatch
+    assert decoded.bad[0].kind is RefusalKind.SCHEMA_MISMATCH
     assert "tombstone" in decoded.bad[0].message
 
 

@@ -35,7 +35,7 @@ from forebay.options import (
 
 REQUIRED = {"bootstrap.servers": "b:9092", "topic": "orders", "group.id": "g"}
 
-# F025, section 7.2
+# Options of the source
 SEED_DEFAULTS: dict[str, Any] = {
     "format": "json",
     "key.format": None,
@@ -50,7 +50,7 @@ SEED_DEFAULTS: dict[str, Any] = {
     "include.metadata": False,
     "partition.assignment.strategy": "cooperative-sticky",
 }
-# F025, section 7.3
+# Options of a registry and of formats
 SEED_PASS_THROUGH = {
     "kafka.security.protocol": "SASL_SSL",
     "kafka.sasl.mechanism": "SCRAM-SHA-256",

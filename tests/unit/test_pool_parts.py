@@ -54,7 +54,7 @@ def test_whatever_fails_every_record_is_done_and_lanes_keep_their_order(
     at_work: Counter[Any] = Counter()
 
     def lane(record: Record) -> Any:
-        return {Order.key: record.key, Order.partition: 0, Order.unordered: None}[order]
+        return {Order.KEY: record.key, Order.PARTITION: 0, Order.UNORDERED: None}[order]
 
     async def handle(given: Any) -> None:
         records = given if batch else [given]
@@ -209,16 +209,16 @@ def test_what_is_no_exception_ends_the_pool() -> None:
 
 def test_the_nearest_class_of_an_exception_decides_and_attempts_run_out() -> None:
     policy = FailurePolicy(
-        Verdict.dead_letter,
+        Verdict.DEAD_LETTER,
         3,
-        errors={OSError: Verdict.skip, TimeoutError: Verdict.retry, KeyError: Verdict.halt},
+        errors={OSError: Verdict.SKIP, TimeoutError: Verdict.RETRY, KeyError: Verdict.HALT},
     )
-    assert policy.verdict(FileNotFoundError(), 1) is Verdict.skip
+    assert policy.verdict(FileNotFoundError(), 1) is Verdict.SKIP
     assert [policy.verdict(TimeoutError(), n) for n in (1, 2, 3)] == ["retry", "retry", "dead_letter"]
-    assert policy.verdict(KeyError(), 1) is Verdict.halt
-    assert policy.verdict(ValueError(), 2) is Verdict.retry
-    assert policy.verdict(BadRecordError("junk"), 1) is Verdict.dead_letter
-    assert FailurePolicy(max_attempts=0).verdict(ValueError(), 10**6) is Verdict.retry
+    assert policy.verdict(KeyError(), 1) is Verdict.HALT
+    assert policy.verdict(ValueError(), 2) is Verdict.RETRY
+    assert policy.verdict(BadRecordError("junk"), 1) is Verdict.DEAD_LETTER
+    assert FailurePolicy(max_attempts=0).verdict(ValueError(), 10**6) is Verdict.RETRY
 
 
 @given(st.integers(1, 100))

@@ -34,9 +34,9 @@ from forebay.formats import RefusalKind, decoder
 from forebay.formats.protobuf_format import ProtobufDecoder
 
 MALFORMED, MISMATCH, CONVERSION = (
-    RefusalKind.MalformedPayload,
-    RefusalKind.SchemaMismatch,
-    RefusalKind.TypeConversion,
+    RefusalKind.MALFORMED_PAYLOAD,
+    RefusalKind.SCHEMA_MISMATCH,
+    RefusalKind.TYPE_CONVERSION,
 )
 ENUM = "enum E { ZERO = 0; ONE = 1; UNO = 1; LOW = -5; option allow_alias = true; } "
 

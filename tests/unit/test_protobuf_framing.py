@@ -74,7 +74,7 @@ def test_confluent_s_path_to_a_message_is_the_same_as_ours() -> None:
 def test_anything_else_is_malformed(payload: bytes, reason: str) -> None:
     with pytest.raises(RefusedError, match=reason) as refused:
         unframe(payload)
-    assert refused.value.kind is RefusalKind.MalformedPayload
+    assert refused.value.kind is RefusalKind.MALFORMED_PAYLOAD
 
 
 @given(st.binary(max_size=30))
@@ -86,4 +86,4 @@ def test_random_bytes_are_a_header_or_malformed(payload: bytes) -> None:
         assert 0 < len(found.indexes) <= MAX_INDEXES
     except RefusedError as refused:
         kind = refused.kind
-    assert kind in (None, RefusalKind.MalformedPayload)
+    assert kind in (None, RefusalKind.MALFORMED_PAYLOAD)

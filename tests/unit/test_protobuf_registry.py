@@ -10,7 +10,7 @@ from forebay.formats import RefusalKind
 from forebay.formats.protobuf_format import ProtobufDecoder
 from forebay.formats.protobuf_schema import registered_files
 
-MALFORMED, MISMATCH = RefusalKind.MalformedPayload, RefusalKind.SchemaMismatch
+MALFORMED, MISMATCH = RefusalKind.MALFORMED_PAYLOAD, RefusalKind.SCHEMA_MISMATCH
 FIRST = 'syntax = "proto3"; message Other { int32 y = 1; } message M { int32 x = 1; message Inner { int64 x = 1; } }'
 SECOND = 'syntax = "proto3"; message M { int64 x = 1; string added = 2; }'
 CLASHING = 'syntax = "proto3"; message M { string x = 1; }'
@@ -64,7 +64,7 @@ def test_what_a_registry_makes_of_a_record_has_a_kind() -> None:
     registry = Registry()
     decoder = ProtobufDecoder(columns("x BIGINT NOT NULL"), {"protobuf.message": "M"}, registry)
     payloads = {
-        framed(9, b"\x00", b""): (RefusalKind.UnknownSchemaId, "the registry has no schema 9"),
+        framed(9, b"\x00", b""): (RefusalKind.UNKNOWN_SCHEMA_ID, "the registry has no schema 9"),
         framed(1, b"\x02\x08", b""): (MALFORMED, "the schema 1 has no message at [4]"),
         framed(1, b"\x00", b""): (MISMATCH, "a record of the message Other, and the source reads M"),
         framed(3, b"\x00", b""): (MISMATCH, "the schema 3: column x is declared BIGINT, which cannot be read from what the schema has: string"),

@@ -300,9 +300,9 @@ def test_json_output_is_json_whatever_the_types(capsys: pytest.CaptureFixture[st
     from datetime import UTC, datetime
 
     when = datetime(2026, 1, 28, 10, 30, tzinfo=UTC)
-    show(Result.of(("t", "b"), [(when, b"\x00\x01")]), OutputFormat.json)
+    show(Result.of(("t", "b"), [(when, b"\x00\x01")]), OutputFormat.JSON)
     assert json.loads(capsys.readouterr().out) == [{"t": "2026-01-28T10:30:00+00:00", "b": "AAE="}]
-    show(Result.of(("n",), [(1,), (2,)]), OutputFormat.jsonl)
+    show(Result.of(("n",), [(1,), (2,)]), OutputFormat.JSONL)
     assert [json.loads(line) for line in capsys.readouterr().out.splitlines()] == [{"n": 1}, {"n": 2}]
     assert plain(object) == str(object)
 
@@ -310,7 +310,7 @@ def test_json_output_is_json_whatever_the_types(capsys: pytest.CaptureFixture[st
 def test_what_a_statement_did_goes_to_stderr_so_that_stdout_is_data(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    show(Result(done="source t created"), OutputFormat.json)
+    show(Result(done="source t created"), OutputFormat.JSON)
     seen = capsys.readouterr()
     assert seen.out == ""
     assert "source t created" in seen.err

@@ -16,7 +16,7 @@ from forebay.blackboard.topics import BoardTopics
 from forebay.catalog import Catalog, Definition, QueryState
 from forebay.connectors.contract import Stretch
 from forebay.deadletter.identity import Identity
-from forebay.deadletter.outcomes import Intent, Outcomes, State
+from forebay.deadletter.outcomes import Intent, LetterState, Outcomes
 from forebay.home_tables import STEPS
 from forebay.sqlite import adopt, columns, migrate, version
 
@@ -164,7 +164,7 @@ def test_a_home_of_any_earlier_version_opens_with_all_that_was_in_it(
         if made_by != "first":
             assert (total.late, total.skipped, total.dlq, total.last_error_ms) == (4, 1, 2, 6)
             assert catalog.ledger("s") == [Stretch("t", 0, 10, 20, 5)]
-            assert outcomes.counts() == {("s", State.discarded): 1}
+            assert outcomes.counts() == {("s", LetterState.DISCARDED): 1}
             assert outcomes.intents("s") == [Intent("q", "t", {0: 3}, {Identity("t", 0, 7): ""})]
             assert outcomes.transactional_id("s") == "forebay-replay-s-1"
             assert outcomes.watched("s", "p") == {0: 4}

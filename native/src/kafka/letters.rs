@@ -70,7 +70,7 @@ impl Form {
         let stage = if of_key { "KEY_CONVERTER" } else { "VALUE_CONVERTER" };
         let now_text = now.to_string();
         let number = number.to_string();
-        let mut told = vec![
+        let mut fields = vec![
             ("__connect.errors.topic", topic),
             ("__connect.errors.partition", number.as_str()),
             ("__connect.errors.connector.name", self.source.as_str()),
@@ -82,15 +82,15 @@ impl Form {
             ("forebay.failed.at.ms", now_text.as_str()),
         ];
         if let Some(id) = self.ids.get(topic) {
-            told.push(("forebay.topic.id", id.as_str()));
+            fields.push(("forebay.topic.id", id.as_str()));
         }
         let mut bytes = Vec::new();
-        for (name, value) in &told {
+        for (name, value) in &fields {
             put_text(&mut bytes, name);
             put_text(&mut bytes, value);
         }
         bytes.extend_from_slice(OFFSET);
-        Head { bytes, count: told.len() + 1, now }
+        Head { bytes, count: fields.len() + 1, now }
     }
 
     /// A letter takes about so many bytes, and hardly ever more.

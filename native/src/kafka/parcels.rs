@@ -4,7 +4,7 @@ use crate::kafka::wire::{Damaged, View, put_varlong};
 use flate2::Crc;
 use lz4_flex::block::{compress_into, get_maximum_output_size};
 
-/// A batch is closed at so many bytes: what brokers take unless they are told otherwise.
+/// A batch is closed at so many bytes: what brokers take by default.
 const FULL: usize = 900_000;
 const HEAD: usize = 61;
 /// Bytes that the length of a record takes, from 64 bytes to 8 KB.

@@ -55,7 +55,7 @@ pub struct Post {
     flights: HashMap<i32, Flight>,
     sealed: Vec<u8>, // the parcel that is being sent
     returned: Vec<Letter>,
-    /// Why nothing can be written: told as soon as somebody asks.
+    /// Why nothing can be written: reported as soon as somebody asks.
     broken: Option<KafkaError>,
     unwritten: usize,
     /// What went wrong last, and has been tried again since.

@@ -50,12 +50,12 @@ pub struct Rows {
 }
 
 /// What is kept of records that are refused: so many of them, with all of their bytes or only with the
-/// reason. The others are counted. Where they become letters, only so many are told of besides.
+/// reason. The others are counted. Where they become letters, only so many are reported, too.
 #[derive(Clone, Copy)]
 pub struct Keep {
     pub most: usize,
     pub whole: bool,
-    pub told: usize,
+    pub reported: usize,
 }
 
 /// A part of a range in which records were refused: from, up to, how many of them.
@@ -145,7 +145,7 @@ impl Rows {
             skipped: 0,
             case_mismatches: 0,
             bytes: 0,
-            keep: Keep { most: usize::MAX, whole: false, told: usize::MAX },
+            keep: Keep { most: usize::MAX, whole: false, reported: usize::MAX },
             rejected: Vec::new(),
             counted: Default::default(),
             stretches: Vec::new(),
@@ -216,7 +216,7 @@ impl Rows {
     ) {
         self.refused += 1;
         let kept = self.keeps();
-        let told = if self.posted { self.rejected.len() < self.keep.told } else { kept };
+        let reported = if self.posted { self.rejected.len() < self.keep.reported } else { kept };
         if let Some(post) = post.filter(|_| kept) {
             self.lettered += 1;
             post.stage(range, offset, &refusal, record);
@@ -224,7 +224,7 @@ impl Rows {
         if !kept {
             stretch(&mut self.stretches, range, offset);
         }
-        if told {
+        if reported {
             let whole = self.keep.whole && !self.posted;
             let record = record.filter(|_| whole).map(Whole::of);
             self.rejected.push(Rejected { range, offset, before, refusal, record });
@@ -242,7 +242,7 @@ impl Rows {
 
     /// Why a record is refused is found out only where somebody will hear of it.
     fn choose_words(&mut self) {
-        let brief = !self.keeps() && (!self.posted || self.rejected.len() >= self.keep.told);
+        let brief = !self.keeps() && (!self.posted || self.rejected.len() >= self.keep.reported);
         [&mut self.values, &mut self.keys].into_iter().flatten().for_each(|decoder| decoder.brief = brief);
     }
 

@@ -61,7 +61,7 @@ pub fn connect(config: &Arc<ClientConfig>, host: &str, tcp: TcpStream) -> Result
     let mut stream = StreamOwned::new(tls, tcp);
     while stream.conn.is_handshaking() {
         if let Err(error) = stream.conn.complete_io(&mut stream.sock) {
-            // What TLS itself does not like is told as invalid data; the rest is the network.
+            // What TLS itself refuses is reported as invalid data; the rest is the network.
             let certificate = error.kind() == io::ErrorKind::InvalidData;
             return Err(if certificate { refused(host, error) } else { error.into() });
         }

@@ -42,7 +42,7 @@ impl PyDecoder {
         Ok(PyDecoder { decoder, fields: schema.fields().clone(), wanted: None })
     }
 
-    /// The header that the last call of `decode` must be told about; it has kept nothing then.
+    /// The header that the last call of `decode` has to learn; it has kept nothing then.
     #[getter]
     fn wanted<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyBytes>> {
         self.wanted.as_ref().map(|wanted| PyBytes::new(py, &wanted.header))

@@ -138,10 +138,10 @@ impl PyReader {
     }
 
     /// How many refused records a read hands over, None for all, and whether with their bytes. Where they become
-    /// letters, so many do, and `told` of them, None for all, are handed over besides, without their bytes.
-    fn keep(&mut self, most: Option<usize>, whole: bool, told: Option<usize>) {
+    /// letters, so many do, and `reported` of them, None for all, are handed over besides, without their bytes.
+    fn keep(&mut self, most: Option<usize>, whole: bool, reported: Option<usize>) {
         let all = |limit: Option<usize>| limit.unwrap_or(usize::MAX);
-        self.reader.rows.keep(Keep { most: all(most), whole, told: all(told) });
+        self.reader.rows.keep(Keep { most: all(most), whole, reported: all(reported) });
     }
 
     /// Make letters of refused records. All ranges have been added by then.

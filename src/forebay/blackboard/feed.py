@@ -150,7 +150,7 @@ class IndexFeed:
         }
 
     def _run(self) -> None:
-        """Until close(). Whatever it raises is told to those who wait, and it is run again."""
+        """Until close(). Those who wait hear of whatever it raises, and it is run again."""
         if self.trouble is not None:
             self._look()
         consumer = Consumer(self._settings(), logger=CLIENT_LOG)

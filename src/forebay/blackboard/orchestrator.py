@@ -289,7 +289,7 @@ class Orchestrator:
         return [self._letter(agent, record, job, error) for agent in self._addressed(record)]
 
     def _addressed(self, record: Record) -> list[str]:
-        """The agents that would have been handed it, as far as that can be told."""
+        """The agents that would have been handed it, as far as that is known."""
         named = agent_of(record.headers)
         if named is not None:
             return [named] if named in self._subscriptions else []
@@ -297,9 +297,9 @@ class Orchestrator:
             found = parse_quickly(record.raw or b"")
         except ArtifactError:
             found = None
-        told = found if isinstance(found, dict) else {}
+        fields = found if isinstance(found, dict) else {}
         about = {
-            name: told[name] for name in ("type", "canonical_type", "produced_by") if text(told.get(name))
+            name: fields[name] for name in ("type", "canonical_type", "produced_by") if text(fields.get(name))
         }
         return [each.agent for each in self._subscriptions.values() if each.wants(about)]
 

@@ -75,5 +75,5 @@ def processed_key(artifact_id: str, agent: str, replay: str = "") -> bytes:
 
 
 def consumption_key(form: Mapping[str, object]) -> bytes:
-    """Told twice, a consumption is one."""
+    """Written twice, a consumption is one."""
     return f"{form['artifact_id']}:{form['consumer']}:{form['run_id'] or ''}".encode()

@@ -61,15 +61,15 @@ def agent_of(headers: Headers) -> str | None:
 
 def job_of(headers: Headers, place: RecordPlace) -> Job:
     """Of any record that holds an artifact."""
-    told = {name: data.decode(errors="replace") for name, data in headers if data is not None}
+    fields = {name: data.decode(errors="replace") for name, data in headers if data is not None}
     try:
-        origin = told.get(ORIGIN)
+        origin = fields.get(ORIGIN)
         topic, partition, offset = origin.rsplit("/", 2) if origin else place
         job = Job(
             agent_of(headers),
-            int(told.get(ATTEMPT, "0")),
-            int(told.get(DUE, "0")),
-            told.get(REPLAY_ID, ""),
+            int(fields.get(ATTEMPT, "0")),
+            int(fields.get(DUE, "0")),
+            fields.get(REPLAY_ID, ""),
             (str(topic), int(partition), int(offset)),
         )
         if min(job.failed, job.due_ms, *job.origin[1:]) < 0 or max(job.failed, job.due_ms) > MOST:
@@ -81,14 +81,14 @@ def job_of(headers: Headers, place: RecordPlace) -> Job:
 
 def headers_of(job: Job, before: Headers, error: str = "") -> list[tuple[str, bytes | None]]:
     """The record's own headers, and what is to be done."""
-    told = {
+    fields = {
         AGENT: job.agent or "",
         ATTEMPT: str(job.failed),
         DUE: str(job.due_ms),
         ORIGIN: "{}/{}/{}".format(*job.origin),
         ERROR: error,
     }
-    return [*own(before), *((name, text.encode()) for name, text in told.items() if text)]
+    return [*own(before), *((name, text.encode()) for name, text in fields.items() if text)]
 
 
 def own(headers: Headers) -> list[tuple[str, bytes | None]]:

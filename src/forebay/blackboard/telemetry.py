@@ -1,6 +1,6 @@
 """Spans of what a blackboard does, where OpenTelemetry is installed; elsewhere they cost nothing.
 
-Attributes are the seed's (`kafka.topic`, `partition`, `offset`, `transaction_id`, `artifact.id`, `artifact.type`,
+Attributes are (`kafka.topic`, `partition`, `offset`, `transaction_id`, `artifact.id`, `artifact.type`,
 `correlation_id`) beside OpenTelemetry's own names for messaging.
 """
 

@@ -133,7 +133,7 @@ class Writer:
         return await asyncio.wrap_future(self.send(records))
 
     def send(self, records: Sequence[OutgoingRecord]) -> Future[Placed]:
-        """Never blocks. What goes wrong is told by the future."""
+        """Never blocks. The future has what goes wrong."""
         write = _Write(records)
         with self._queueing:
             if self._line or not self._queue(write):
@@ -295,7 +295,7 @@ class TransactionalWriter:
             raise fault(error.args[0], self._options, doing) from None
 
     def _abort(self, *, refused: bool = False) -> None:
-        """After this the next transaction can be begun; what cannot be helped is told by that one.
+        """After this the next transaction can be begun; that one raises what cannot be helped.
 
         After a record that the broker has refused, the library goes on with a sequence number too many, and the next
         transaction would be aborted for it, whoever's it is. So then, too, it begins anew.

@@ -22,7 +22,7 @@ from forebay.deadletter.ledger import NEAR
 from forebay.home_tables import STEPS, Lost, lose
 from forebay.sqlite import migrate, transaction
 
-RATE_WINDOW_MS = 10_000  # errors a second are told over this long
+RATE_WINDOW_MS = 10_000  # errors a second are counted over this long
 BATCHES_KEPT = 1_000  # per view: enough to look back some minutes, small enough to read at once
 HISTORY_KEPT = 1_000
 

@@ -88,7 +88,7 @@ def ls(
     limit: Annotated[int, typer.Option(help="so many; 0 is all")] = 50,
     brokers: Brokers = None,
     prefix: Prefix = "flock.",
-    output: Out = OutputFormat.table,
+    output: Out = OutputFormat.TABLE,
 ) -> None:
     """List artifacts in the order of their creation."""
     filters = FilterConfig(
@@ -97,7 +97,7 @@ def ls(
 
     async def work(store: KafkaBlackboardStore) -> None:
         found, total = await store.query_artifacts(filters, limit=limit)
-        if output is OutputFormat.table:
+        if output is OutputFormat.TABLE:
             show_items(_Line, [_Line.of(each) for each in found], output)
         else:
             show_rows([store._codec.document(each) for each in found], output)
@@ -119,7 +119,7 @@ def show(
         found = await store.get(id)
         if found is None:
             raise UnknownObjectError(f"there is no artifact {id}", remedy="forebay board ls lists them")
-        show_rows([store._codec.document(found)], OutputFormat.jsonl)
+        show_rows([store._codec.document(found)], OutputFormat.JSONL)
 
     _with(brokers, prefix, work)
 
@@ -134,7 +134,7 @@ def replay_command(
     dry_run: Annotated[bool, typer.Option("--dry-run", "-n", help="say how many, and do nothing")] = False,
     brokers: Brokers = None,
     prefix: Prefix = "flock.",
-    output: Out = OutputFormat.table,
+    output: Out = OutputFormat.TABLE,
 ) -> None:
     """Hand artifacts of the log to an agent once more, though it is done with them. Times are when they were published."""
 
@@ -160,7 +160,7 @@ def lag(
     ] = None,
     brokers: Brokers = None,
     prefix: Prefix = "flock.",
-    output: Out = OutputFormat.table,
+    output: Out = OutputFormat.TABLE,
 ) -> None:
     """How many artifacts the agents are behind, partition by partition."""
     store = KafkaBlackboardStore(

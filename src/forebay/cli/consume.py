@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 class RecordOutput(StrEnum):
     """How records are written to stdout."""
 
-    table = "table"
-    json = "json"
-    jsonl = "jsonl"
+    TABLE = "table"
+    JSON = "json"
+    JSONL = "jsonl"
 
 
 def consume(
@@ -75,7 +75,7 @@ def consume(
         typer.Option(
             "--output", "-o", help="table for people; jsonl is what forebay produce --envelope takes"
         ),
-    ] = RecordOutput.table,
+    ] = RecordOutput.TABLE,
     home: HomeOption = DEFAULT_HOME,
     brokers: BrokersOption = None,
     set_: SetOption = None,
@@ -193,12 +193,12 @@ class _QuietError(Exception):
 
 
 def _print(messages: Iterator[Message], output: RecordOutput, hex_: bool, decoder: RowDecoder | None) -> None:
-    if output is RecordOutput.json:
+    if output is RecordOutput.JSON:
         rows = [_row(message, decoder) for message in messages]
         print(json.dumps(rows, default=plain, indent=2, ensure_ascii=False))
         return
     for message in messages:
-        if output is RecordOutput.jsonl:
+        if output is RecordOutput.JSONL:
             print(json.dumps(_row(message, decoder), default=plain, ensure_ascii=False), flush=True)
         else:
             print(_line(message, hex_, decoder), flush=True)

@@ -31,15 +31,15 @@ _NOT_RUNNING = 3
 class AddressFormat(StrEnum):
     """How data is written to stdout."""
 
-    table = "table"
-    json = "json"
+    TABLE = "table"
+    JSON = "json"
 
 
 class ServiceName(StrEnum):
     """Which server's log."""
 
-    broker = "broker"
-    registry = "registry"
+    BROKER = "broker"
+    REGISTRY = "registry"
 
 
 OutputOption = Annotated[AddressFormat, typer.Option("-o", "--output", help="How to print the addresses.")]
@@ -69,7 +69,7 @@ def up(
             show_default=False,
         ),
     ] = None,
-    output: OutputOption = AddressFormat.table,
+    output: OutputOption = AddressFormat.TABLE,
 ) -> None:
     """Start the broker and the registry in the background, and print their addresses.
 
@@ -92,7 +92,7 @@ def up(
 
 
 @dev_app.command()
-def status(output: OutputOption = AddressFormat.table) -> None:
+def status(output: OutputOption = AddressFormat.TABLE) -> None:
     """Print what runs, and where. The exit code is 3 when the broker does not run.
 
     [dim]Example:[/dim]  forebay dev status -o json
@@ -106,7 +106,7 @@ def status(output: OutputOption = AddressFormat.table) -> None:
 
 @dev_app.command()
 def logs(
-    service: Annotated[ServiceName, typer.Argument(help="Whose log.")] = ServiceName.broker,
+    service: Annotated[ServiceName, typer.Argument(help="Whose log.")] = ServiceName.BROKER,
     lines: Annotated[int, typer.Option("-n", "--lines", min=0, help="How many of the last lines.")] = 50,
     follow: Annotated[
         bool, typer.Option("-f", "--follow", help="Go on as the log grows; Ctrl-C ends it.")
@@ -152,7 +152,7 @@ def down(
 
 def _print(now: daemon.Status, output: AddressFormat) -> None:
     services = {"broker": now.broker, "registry": now.registry}
-    if output is AddressFormat.json:
+    if output is AddressFormat.JSON:
         body: dict[str, object] = {
             "bootstrap_servers": now.bootstrap_servers,
             "schema_registry_url": now.schema_registry_url,

@@ -66,7 +66,7 @@ def ls(
     topic: TopicOption = None,
     brokers: LetterBrokersOption = None,
     config: ConfigOption = None,
-    output: Annotated[OutputFormat, OUTPUT_OPTION] = OutputFormat.table,
+    output: Annotated[OutputFormat, OUTPUT_OPTION] = OutputFormat.TABLE,
     home: HomeOption = DEFAULT_HOME,
 ) -> None:
     """List letters, the newest first.
@@ -77,7 +77,7 @@ def ls(
         chosen = [
             narrowed(each, where, kind) for each in Whose.of(home, source, topic, brokers, config).all(at)
         ]
-        if output is OutputFormat.jsonl and not limit:
+        if output is OutputFormat.JSONL and not limit:
             for letters in chosen:
                 with _watched(letters) as reading:
                     show_rows((_plain(entry) for entry in reading), output)
@@ -94,7 +94,7 @@ def ls(
                     else:
                         heapq.heappushpop(newest, item)
         rows = [entry for _, _, entry in sorted(newest, reverse=True)]
-        if output is not OutputFormat.table:
+        if output is not OutputFormat.TABLE:
             show_rows([_plain(entry) for entry in rows], output)
             return
         if rows:
@@ -114,7 +114,7 @@ def show(
     topic: TopicOption = None,
     brokers: LetterBrokersOption = None,
     config: ConfigOption = None,
-    output: Annotated[OutputFormat, OUTPUT_OPTION] = OutputFormat.table,
+    output: Annotated[OutputFormat, OUTPUT_OPTION] = OutputFormat.TABLE,
     home: HomeOption = DEFAULT_HOME,
 ) -> None:
     """Explain one letter: what was tried, where it failed, what the record holds, what to do.
@@ -125,7 +125,7 @@ def show(
         letters = Whose.of(home, source, topic, brokers, config).one(at)
         with _watched(letters) as reading:
             found = reading.explain(id)
-        if output is OutputFormat.table:
+        if output is OutputFormat.TABLE:
             from forebay.cli.letters import draw
 
             draw(found, Console())
@@ -150,7 +150,7 @@ def stats(
     topic: TopicOption = None,
     brokers: LetterBrokersOption = None,
     config: ConfigOption = None,
-    output: Annotated[OutputFormat, OUTPUT_OPTION] = OutputFormat.table,
+    output: Annotated[OutputFormat, OUTPUT_OPTION] = OutputFormat.TABLE,
     home: HomeOption = DEFAULT_HOME,
 ) -> None:
     """Count letters by kind, state, field, partition and hour.
@@ -167,7 +167,7 @@ def stats(
         for letters in chosen:
             with _watched(letters) as reading:
                 counted.append((letters, reading.stats()))
-        if output is not OutputFormat.table:
+        if output is not OutputFormat.TABLE:
             show_rows(
                 [row for each, found in counted for row in stats_rows(each.source, found, each.kept_out())],
                 output,
@@ -214,7 +214,7 @@ def replay(
     topic: TopicOption = None,
     brokers: LetterBrokersOption = None,
     config: ConfigOption = None,
-    output: Annotated[OutputFormat, OUTPUT_OPTION] = OutputFormat.table,
+    output: Annotated[OutputFormat, OUTPUT_OPTION] = OutputFormat.TABLE,
     home: HomeOption = DEFAULT_HOME,
 ) -> None:
     """Send open letters' records again: their own bytes, or repaired ones. Each once, also if this is killed.
@@ -242,7 +242,7 @@ def replay(
         from forebay.runtime.letter_statements import replayed
 
         _say(replayed(report), output)
-        if dry_run and output is OutputFormat.table:
+        if dry_run and output is OutputFormat.TABLE:
             for outgoing in report.examples:
                 value = outgoing.value or b""
                 text = value[:200].decode(errors="replace") + ("…" if len(value) > 200 else "")
@@ -296,7 +296,7 @@ def discard(
     topic: TopicOption = None,
     brokers: LetterBrokersOption = None,
     config: ConfigOption = None,
-    output: Annotated[OutputFormat, OUTPUT_OPTION] = OutputFormat.table,
+    output: Annotated[OutputFormat, OUTPUT_OPTION] = OutputFormat.TABLE,
     home: HomeOption = DEFAULT_HOME,
 ) -> None:
     """Mark open letters as not wanted: no replay sends them. Their bytes stay where they are.
@@ -324,7 +324,7 @@ def reopen(
     topic: TopicOption = None,
     brokers: LetterBrokersOption = None,
     config: ConfigOption = None,
-    output: Annotated[OutputFormat, OUTPUT_OPTION] = OutputFormat.table,
+    output: Annotated[OutputFormat, OUTPUT_OPTION] = OutputFormat.TABLE,
     home: HomeOption = DEFAULT_HOME,
 ) -> None:
     """Take a discard back: letters that are discarded are open again, and a replay sends them.
@@ -345,7 +345,7 @@ def reopen(
 def recover(
     source: OneSource = None,
     dry_run: DryRun = False,
-    output: Annotated[OutputFormat, OUTPUT_OPTION] = OutputFormat.table,
+    output: Annotated[OutputFormat, OUTPUT_OPTION] = OutputFormat.TABLE,
     home: HomeOption = DEFAULT_HOME,
 ) -> None:
     """Write letters for what max_errors_per_second kept out, as long as the source's topic still holds it.
@@ -376,7 +376,7 @@ def _watched(letters: DeadLetters) -> Iterator[DeadLetters]:
 
 def _say(result: Result, output: OutputFormat) -> None:
     """What was done: in words for people, as a row for programs."""
-    if output is OutputFormat.table:
+    if output is OutputFormat.TABLE:
         for line in result.notes:
             print(line)
     else:

@@ -21,7 +21,7 @@ COLOURS = {"ok": "green", "warn": "yellow", "fail": "bold red"}
 
 
 def doctor(
-    output: Annotated[OutputFormat, OUTPUT_OPTION] = OutputFormat.table,
+    output: Annotated[OutputFormat, OUTPUT_OPTION] = OutputFormat.TABLE,
     home: Annotated[
         Path | None,
         typer.Option(
@@ -60,9 +60,9 @@ def doctor(
     for each in findings(where, file):
         line = wrong if wrong is not None and each.check == wrong.check else each
         found.append(line)
-        if output is OutputFormat.table:
+        if output is OutputFormat.TABLE:
             _print(line)
-    if output is not OutputFormat.table:
+    if output is not OutputFormat.TABLE:
         show_rows([dataclasses.asdict(each) for each in found], output)
     if any(each.state == "fail" for each in found):
         raise typer.Exit(1)

@@ -19,15 +19,15 @@ DEFAULT_HOME = Path(".forebay")
 
 
 class ShownKind(StrEnum):
-    sources = "sources"
-    views = "views"
-    sinks = "sinks"
-    queries = "queries"
+    SOURCES = "sources"
+    VIEWS = "views"
+    SINKS = "sinks"
+    QUERIES = "queries"
 
 
 def show(
     kind: Annotated[ShownKind, typer.Argument(help="what to list")],
-    output: Annotated[OutputFormat, OUTPUT_OPTION] = OutputFormat.table,
+    output: Annotated[OutputFormat, OUTPUT_OPTION] = OutputFormat.TABLE,
     home: HomeOption = DEFAULT_HOME,
 ) -> None:
     """List sources, views, sinks or queries.
@@ -41,7 +41,7 @@ def show(
 
 
 def lag(
-    output: Annotated[OutputFormat, OUTPUT_OPTION] = OutputFormat.table,
+    output: Annotated[OutputFormat, OUTPUT_OPTION] = OutputFormat.TABLE,
     home: HomeOption = DEFAULT_HOME,
 ) -> None:
     """How far each source's consumer group is behind, partition by partition, as the brokers see it."""
@@ -68,4 +68,4 @@ def tail(
 
     with Home(home) as found, found.subscribe(view, after=after, timeout=timeout) as changes:
         for batch in changes:
-            show_rows(batch.to_pylist(), OutputFormat.jsonl)
+            show_rows(batch.to_pylist(), OutputFormat.JSONL)

@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from forebay.deadletter.entry import Entry, moment, text_of
-from forebay.deadletter.outcomes import State
+from forebay.deadletter.outcomes import LetterState
 from forebay.deadletter.stats import HOUR_MS, LetterStats
 
 if TYPE_CHECKING:
@@ -19,7 +19,12 @@ if TYPE_CHECKING:
 BAR = 40  # columns
 HOURS = 48  # as many rows as fit a screen
 MARK = "bold reverse red"
-STATES = {State.open: "yellow", State.replayed: "green", State.failed_again: "red", State.discarded: "dim"}
+STATES = {
+    LetterState.OPEN: "yellow",
+    LetterState.REPLAYED: "green",
+    LetterState.FAILED_AGAIN: "red",
+    LetterState.DISCARDED: "dim",
+}
 
 
 def draw_list(entries: Sequence[Entry], several: bool, console: Console) -> None:

@@ -25,9 +25,9 @@ words = Console(stderr=True)
 
 
 class OutputFormat(StrEnum):
-    table = "table"
-    json = "json"
-    jsonl = "jsonl"
+    TABLE = "table"
+    JSON = "json"
+    JSONL = "jsonl"
 
 
 OUTPUT_OPTION = typer.Option(
@@ -47,7 +47,7 @@ def say_error(error: Exception) -> int:
 
 def show(result: Result, output: OutputFormat) -> None:
     """Print a result; what a statement did, and notes, go to stderr unless a person asked for a table."""
-    if output is OutputFormat.table:
+    if output is OutputFormat.TABLE:
         result.show(console=Console())
         return
     if result.done:
@@ -59,7 +59,7 @@ def show(result: Result, output: OutputFormat) -> None:
 
 
 def show_rows(rows: Iterable[dict[str, Any]], output: OutputFormat) -> None:
-    if output is OutputFormat.json:
+    if output is OutputFormat.JSON:
         print(json.dumps(list(rows), default=plain, indent=2))
         return
     for row in rows:
@@ -71,7 +71,7 @@ def show_items(kind: type[Any], items: list[Any], output: OutputFormat) -> None:
     """Dataclasses, as a table or as JSON."""
     from forebay.runtime.status import table_of
 
-    if output is OutputFormat.table:
+    if output is OutputFormat.TABLE:
         table_of(kind, items).show(console=Console())
     else:
         show_rows([dataclasses.asdict(item) for item in items], output)

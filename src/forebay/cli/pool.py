@@ -110,7 +110,7 @@ async def _run(pool: Pool, handler: Any, until_caught_up: bool, timeout: float |
 
 
 def _caught_up(pool: Pool) -> bool:
-    """Only what the broker itself has told: before the first fetch nobody knows how much there is."""
+    """Only what the broker itself has reported: before the first fetch nobody knows how much there is."""
     if pool.state != "running":
         return False
     partitions = pool.stats().partitions

@@ -29,10 +29,10 @@ SAY_AFTER_S, SAY_EVERY_S = 2.0, 2.0
 class ValueFormat(StrEnum):
     """What becomes of a line."""
 
-    text = "text"
-    json = "json"
-    avro = "avro"
-    protobuf = "protobuf"
+    TEXT = "text"
+    JSON = "json"
+    AVRO = "avro"
+    PROTOBUF = "protobuf"
 
 
 def produce(
@@ -49,7 +49,7 @@ def produce(
     format: Annotated[
         ValueFormat,
         typer.Option("--format", "-f", help="text: as it stands; json: checked; avro, protobuf: by a schema"),
-    ] = ValueFormat.text,
+    ] = ValueFormat.TEXT,
     schema_file: Annotated[
         Path | None,
         typer.Option(
@@ -91,7 +91,7 @@ def produce(
 
       forebay produce orders orders.jsonl --format avro --schema-file order.avsc
     """
-    if format not in (ValueFormat.avro, ValueFormat.protobuf) and (schema_file or subject or message):
+    if format not in (ValueFormat.AVRO, ValueFormat.PROTOBUF) and (schema_file or subject or message):
         raise OptionConflictError(
             "--schema-file, --subject and --message need --format avro or protobuf", option="format"
         )
@@ -104,8 +104,8 @@ def produce(
         partitions = patiently(lambda: cluster.describe([topic]))[topic].partitions
     finally:
         cluster.close()
-    values: ConvertPayload | None = _checked if format is ValueFormat.json else None
-    if format in (ValueFormat.avro, ValueFormat.protobuf):
+    values: ConvertPayload | None = _checked if format is ValueFormat.JSON else None
+    if format in (ValueFormat.AVRO, ValueFormat.PROTOBUF):
         from forebay.kafka.serializing import serializer
 
         text = schema_file.read_text(encoding="utf-8") if schema_file else None

@@ -1,4 +1,4 @@
-"""`forebay run FILE.sql`: a pipeline in the foreground, with a live line, until it is told to stop."""
+"""`forebay run FILE.sql`: a pipeline in the foreground, with a live line, until it is stopped."""
 
 from __future__ import annotations
 
@@ -205,7 +205,7 @@ def _execute(session: Session, script: str, catch_up: Callable[[], None] | None)
         if result.done:
             words.print("\n".join((result.done, *result.notes)), markup=False, highlight=False)
         else:
-            show(result, OutputFormat.table)
+            show(result, OutputFormat.TABLE)
     return [query.view for query in session.queries() if query.view in views]
 
 

@@ -52,7 +52,7 @@ class Listed:
 def ls(
     match: Annotated[str, typer.Argument(help="only subjects that contain this text")] = "",
     url: Url = None,
-    output: Annotated[OutputFormat, OUTPUT_OPTION] = OutputFormat.table,
+    output: Annotated[OutputFormat, OUTPUT_OPTION] = OutputFormat.TABLE,
 ) -> None:
     """List the subjects, each with its newest version.
 
@@ -106,7 +106,7 @@ def diff(
     ] = None,
     new: Annotated[int | None, typer.Argument(help="a version; the newest if not given")] = None,
     url: Url = None,
-    output: Annotated[OutputFormat, OUTPUT_OPTION] = OutputFormat.table,
+    output: Annotated[OutputFormat, OUTPUT_OPTION] = OutputFormat.TABLE,
 ) -> None:
     """What changed from one version of a subject to another, field by field.
 
@@ -128,7 +128,7 @@ def check(
     subject: Subject,
     file: Annotated[Path, typer.Argument(help="the new schema: .avsc, .proto or .json (a JSON schema)")],
     url: Url = None,
-    output: Annotated[OutputFormat, OUTPUT_OPTION] = OutputFormat.table,
+    output: Annotated[OutputFormat, OUTPUT_OPTION] = OutputFormat.TABLE,
 ) -> None:
     """Whether a schema would be taken as the subject's next version, and what it changes. Registers nothing.
 

@@ -146,7 +146,7 @@ def _follow(session: Session, view: str) -> None:
     words.print("following; Ctrl-C to stop", style="dim")
     with session.subscribe(view) as changes:
         for batch in changes:
-            show_rows(batch.to_pylist(), OutputFormat.jsonl)
+            show_rows(batch.to_pylist(), OutputFormat.JSONL)
 
 
 class _Names(Completer):

@@ -22,7 +22,7 @@ def sql(
         str | None,
         typer.Option("--execute", "-e", help="run these statements and end; - reads them from stdin"),
     ] = None,
-    output: Annotated[OutputFormat, OUTPUT_OPTION] = OutputFormat.table,
+    output: Annotated[OutputFormat, OUTPUT_OPTION] = OutputFormat.TABLE,
     home: HomeOption = DEFAULT_HOME,
     master: MasterOption = "local[*]",
 ) -> None:

@@ -77,7 +77,7 @@ def create(
 def ls(
     match: Annotated[str, typer.Argument(help="only topics that contain this text")] = "",
     all_: Annotated[bool, typer.Option("--all", "-a", help="the cluster's own topics, too")] = False,
-    output: Annotated[OutputFormat, OUTPUT_OPTION] = OutputFormat.table,
+    output: Annotated[OutputFormat, OUTPUT_OPTION] = OutputFormat.TABLE,
     brokers: BrokersOption = None,
     set_: SetOption = None,
 ) -> None:
@@ -90,14 +90,14 @@ def ls(
     with _topics(brokers, set_) as topics:
         found = [each for each in patiently(lambda: topics.summaries(internal=all_)) if match in each.topic]
     show_items(TopicSummary, found, output)
-    if not found and output is OutputFormat.table:
+    if not found and output is OutputFormat.TABLE:
         words.print("no topics yet: forebay topic create NAME makes one", markup=False, highlight=False)
 
 
 @topic_app.command()
 def describe(
     name: Name,
-    output: Annotated[OutputFormat, OUTPUT_OPTION] = OutputFormat.table,
+    output: Annotated[OutputFormat, OUTPUT_OPTION] = OutputFormat.TABLE,
     brokers: BrokersOption = None,
     set_: SetOption = None,
 ) -> None:
@@ -109,7 +109,7 @@ def describe(
 
     with _topics(brokers, set_) as topics:
         found = patiently(lambda: topics.detail(name))
-    if output is not OutputFormat.table:
+    if output is not OutputFormat.TABLE:
         show_rows([dataclasses.asdict(found)], output)
         return
     show_items(PartitionDetail, [_readable(each) for each in found.partitions], output)

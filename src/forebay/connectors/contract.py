@@ -1,6 +1,6 @@
-"""What a source connector must do: the verbs of F025, cut where Spark cuts them.
+"""What a source connector must do: the verbs that a session and its tasks call.
 
-One connector lives in three places at once. On the driver it is opened, asked for its health and told
+One connector lives in three places at once. On the driver it is opened, asked for its health, and hears
 to commit. In Spark's planning process it says how far there is to read, and splits that into tasks. In
 a worker it reads one split. So an instance is made from a `SourceConfig`, which pickles, and whatever
 it connects to is connected on first use in the process where it is used.
@@ -115,7 +115,9 @@ class Wanted:
     whole: bool = False  # with their bytes
     most: Callable[[], int] | None = None  # asked now and then; what is rejected beyond is only counted
     letters: Letters | None = None  # where a reader that can makes letters by itself; others leave it alone
-    told: Callable[[], int] | None = None  # so many of them are told of besides; None for all with a letter
+    reported: Callable[[], int] | None = (
+        None  # so many of those with a letter are handed over, too; None for all
+    )
 
 
 class Stretch(NamedTuple):
@@ -137,7 +139,9 @@ class SourceBatch:
     rejected: Sequence[RejectedRecord] = ()
     skipped: int = 0  # records that hold no row and are not meant to: a header line, a comment, a tombstone
     extra: int = 0  # rows beyond one a record: an update in a change log is two
-    counted: Mapping[str, int] = field(default_factory=dict)  # by kind: rejected, and nothing more is told
+    counted: Mapping[str, int] = field(
+        default_factory=dict
+    )  # by kind: rejected, and nothing more is known of them
     stretches: Sequence[Stretch] = ()  # where those are
     good: Mapping[tuple[str, int], int] = field(default_factory=dict)  # by topic and partition
     lettered: int | None = None  # letters that the reader has made; None if it makes none

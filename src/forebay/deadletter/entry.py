@@ -43,8 +43,8 @@ class Entry:
     @property
     def replayed_from(self) -> str | None:
         """The id of the letter that this one's record is a replay of, if it is one."""
-        told = replayed_from(self.letter)
-        return told[1].place if told else None
+        replayed = replayed_from(self.letter)
+        return replayed[1].place if replayed else None
 
     def row(self, names: Sequence[str] | None = None) -> dict[str, Any]:
         """The columns of these names, or all of them."""
@@ -62,11 +62,11 @@ def everything(entry: Entry) -> bool | None:
 
 def replayed_from(letter: Letter) -> tuple[str, Identity] | None:
     """If its record was a replay: of which one, and of which letter's record."""
-    told = {name: data for name, data in letter.headers if name in (REPLAY_ID, REPLAYED_FROM) and data}
-    if len(told) < 2:
+    replayed = {name: data for name, data in letter.headers if name in (REPLAY_ID, REPLAYED_FROM) and data}
+    if len(replayed) < 2:
         return None
     try:
-        return told[REPLAY_ID].decode(), Identity.parse(told[REPLAYED_FROM].decode())
+        return replayed[REPLAY_ID].decode(), Identity.parse(replayed[REPLAYED_FROM].decode())
     except ValueError:
         return None  # somebody else's header of that name
 

@@ -11,7 +11,7 @@ from forebay.connectors.contract import RejectedRecord, SourceConfig
 from forebay.deadletter.entry import Entry
 from forebay.deadletter.letter import Letter
 from forebay.deadletter.locate import TextSpan, locate
-from forebay.deadletter.outcomes import State
+from forebay.deadletter.outcomes import LetterState
 from forebay.errors import ForebayError
 from forebay.formats import RefusalKind
 from forebay.kafka.columns import layout
@@ -194,16 +194,16 @@ def _decoded_now(letter: Letter, config: SourceConfig, options: Options) -> str:
 
 
 _ADVICE = {
-    RefusalKind.MalformedPayload: "whoever wrote this record did not write {form}. A few: repair them with a function "
+    RefusalKind.MALFORMED_PAYLOAD: "whoever wrote this record did not write {form}. A few: repair them with a function "
     "({replay} --with module:function) or discard them. All: the source's FORMAT is another",
-    RefusalKind.SchemaMismatch: "add what is missing ({replay} {repair}), or declare {column} without NOT NULL in "
+    RefusalKind.SCHEMA_MISMATCH: "add what is missing ({replay} {repair}), or declare {column} without NOT NULL in "
     "CREATE OR REPLACE SOURCE and replay",
-    RefusalKind.TypeConversion: "correct the value ({replay} {repair}), or declare {column} with a type that takes "
+    RefusalKind.TYPE_CONVERSION: "correct the value ({replay} {repair}), or declare {column} with a type that takes "
     "it in CREATE OR REPLACE SOURCE and replay",
-    RefusalKind.UnknownSchemaId: "the registry does not know this id: register the schema where the source looks for it, "
+    RefusalKind.UNKNOWN_SCHEMA_ID: "the registry does not know this id: register the schema where the source looks for it, "
     "or correct USING SCHEMA REGISTRY (url = …), and replay",
-    RefusalKind.PayloadTooLarge: "the record is larger than the source takes: raise its limit and replay, or discard it",
-    RefusalKind.Other: "the message above says what happened; replay when its cause is gone, or discard it",
+    RefusalKind.PAYLOAD_TOO_LARGE: "the record is larger than the source takes: raise its limit and replay, or discard it",
+    RefusalKind.OTHER: "the message above says what happened; replay when its cause is gone, or discard it",
 }
 
 
@@ -223,13 +223,13 @@ def _remedy(entry: Entry, form: str, now: str, flags: str) -> str:
     try:
         advice = _ADVICE[RefusalKind(letter.kind)]
     except ValueError:
-        advice = _ADVICE[RefusalKind.Other]
+        advice = _ADVICE[RefusalKind.OTHER]
     return advice.format(form=form, column=column, repair=repair, replay=replay)
 
 
 def _settled(entry: Entry) -> str:
     """That nothing is to be done about it; nothing if something is."""
     outcome = entry.outcome
-    if outcome.state is State.open:
+    if outcome.state is LetterState.OPEN:
         return ""
     return f"none needed: it is {outcome.state}" + (f" ({outcome.reason})" if outcome.reason else "")

@@ -3,7 +3,7 @@
 In Kafka the letter is the record itself: its key and value byte for byte, its own headers first and
 untouched, and behind them what happened, under Kafka Connect's names and under `forebay.*`. The last
 header counts the record's own, so that a record which itself carries such names is read back exactly.
-In files and for programs it is the JSON form of F-SCHEMA-010.
+In files and for programs it is JSON, one object a letter.
 
 A task that is repeated writes its letters again. A letter's identity is where its record is, and in which topic of
 that name; whoever reads letters counts one identity once.
@@ -93,7 +93,7 @@ class Letter:
     def to_kafka(self) -> tuple[bytes | None, bytes | None, list[tuple[str, bytes | None]]]:
         """Key, value and headers of the record in the dead-letter topic."""
         source, kind, message = _bytes(self.source), _bytes(self.kind), _bytes(self.message)
-        told: list[tuple[str, bytes | None]] = [
+        headers: list[tuple[str, bytes | None]] = [
             *self.headers,
             (_CONNECT + "topic", _bytes(self.topic)),
             (_CONNECT + "partition", b"%d" % self.partition),
@@ -112,42 +112,42 @@ class Letter:
             (_OWN + "size", b"%d" % self.size),
         ]
         if self.field is not None:
-            told.append((_OWN + "error.field", _bytes(self.field)))
+            headers.append((_OWN + "error.field", _bytes(self.field)))
         if self.timestamp_ms is not None:
-            told.append((_OWN + "timestamp.ms", b"%d" % self.timestamp_ms))
+            headers.append((_OWN + "timestamp.ms", b"%d" % self.timestamp_ms))
         if self.sha256 is not None:
-            told.append((_OWN + "sha256", self.sha256.encode()))
+            headers.append((_OWN + "sha256", self.sha256.encode()))
         if self.stacktrace is not None:
-            told.append((_CONNECT + "exception.stacktrace", _bytes(self.stacktrace)))
-        told.append((_COUNT, b"%d" % len(self.headers)))
-        return self.key, self.value, told
+            headers.append((_CONNECT + "exception.stacktrace", _bytes(self.stacktrace)))
+        headers.append((_COUNT, b"%d" % len(self.headers)))
+        return self.key, self.value, headers
 
     @classmethod
     def from_kafka(
         cls, key: bytes | None, value: bytes | None, headers: Sequence[tuple[str, bytes | None]] | None
     ) -> Letter:
         """NotALetterError for a record that somebody else wrote there."""
-        own, told = _told(headers or ())
+        own, about = _split(headers or ())
         try:
-            stamp = told.get(_OWN + "timestamp.ms")
+            stamp = about.get(_OWN + "timestamp.ms")
             return cls(
-                source=told[_OWN + "source"],
-                topic=told[_CONNECT + "topic"],
-                partition=int(told[_CONNECT + "partition"]),
-                offset=int(told[_CONNECT + "offset"]),
+                source=about[_OWN + "source"],
+                topic=about[_CONNECT + "topic"],
+                partition=int(about[_CONNECT + "partition"]),
+                offset=int(about[_CONNECT + "offset"]),
                 timestamp_ms=int(stamp) if stamp is not None else None,
                 key=key,
                 value=value,
                 headers=own,
-                kind=told[_OWN + "error.kind"],
-                message=told[_OWN + "error.message"],
-                failed_at_ms=int(told[_OWN + "failed.at.ms"]),
-                field=told.get(_OWN + "error.field"),
-                stage="KEY" if told[_CONNECT + "stage"].startswith("KEY") else "VALUE",
-                size=int(told[_OWN + "size"]),
-                sha256=told.get(_OWN + "sha256"),
-                topic_id=told.get(_OWN + "topic.id", ""),
-                stacktrace=told.get(_CONNECT + "exception.stacktrace"),
+                kind=about[_OWN + "error.kind"],
+                message=about[_OWN + "error.message"],
+                failed_at_ms=int(about[_OWN + "failed.at.ms"]),
+                field=about.get(_OWN + "error.field"),
+                stage="KEY" if about[_CONNECT + "stage"].startswith("KEY") else "VALUE",
+                size=int(about[_OWN + "size"]),
+                sha256=about.get(_OWN + "sha256"),
+                topic_id=about.get(_OWN + "topic.id", ""),
+                stacktrace=about.get(_CONNECT + "exception.stacktrace"),
             )
         except (KeyError, ValueError) as error:
             raise NotALetterError(f"no dead letter of Forebay: {error!r}") from None
@@ -155,7 +155,7 @@ class Letter:
     # -- as JSON -------------------------------------------------------------------------------------
 
     def to_json(self) -> dict[str, Any]:
-        """The form of F-SCHEMA-010: partition and offset are text there."""
+        """One object a letter. Partition and offset are text, for readers whose numbers have no 64 bits."""
         return {
             "source_name": self.source,
             "error_kind": self.kind,
@@ -203,14 +203,14 @@ class Letter:
             raise NotALetterError(f"no dead letter of Forebay: {error!r}") from None
 
 
-def _told(headers: Sequence[tuple[str, bytes | None]]) -> tuple[Headers, dict[str, str]]:
+def _split(headers: Sequence[tuple[str, bytes | None]]) -> tuple[Headers, dict[str, str]]:
     """The record's own headers, and what the letter says; other tools may have added some at the end."""
     count = next((data for name, data in reversed(headers) if name == _COUNT), None)
     if count is None or not count.isdigit() or int(count) > len(headers):
         raise NotALetterError(f"no dead letter of Forebay: it has no header {_COUNT}")
     own = int(count)
-    told = {name: data.decode(errors="replace") for name, data in headers[own:] if data is not None}
-    return tuple((name, data) for name, data in headers[:own]), told
+    about = {name: data.decode(errors="replace") for name, data in headers[own:] if data is not None}
+    return tuple((name, data) for name, data in headers[:own]), about
 
 
 def _bytes(text: str) -> bytes:

@@ -16,7 +16,7 @@ from forebay import locks
 from forebay.deadletter.entry import Condition, Entry, batch_of, everything, schema
 from forebay.deadletter.identity import Identity
 from forebay.deadletter.letter import Letter
-from forebay.deadletter.outcomes import Outcomes, State, mark_of
+from forebay.deadletter.outcomes import LetterState, Outcomes, mark_of
 from forebay.deadletter.owners import Owner
 from forebay.deadletter.reader import Letterbox, LetterReader, Place, Progress, silent
 from forebay.deadletter.repair import Repair, checked, function, merge_patch
@@ -173,7 +173,7 @@ class DeadLetters:
         done = 0
         with self._alone("discard"):
             for chunk in _chunks(self):
-                wanted = {e.identity: mark_of(e.letter) for e in chunk if e.outcome.state is State.open}
+                wanted = {e.identity: mark_of(e.letter) for e in chunk if e.outcome.state is LetterState.OPEN}
                 if not dry_run:
                     self._outcomes.discard(self._owner.key, wanted, reason)
                 done += len(wanted)
@@ -186,7 +186,7 @@ class DeadLetters:
         done = 0
         with self._alone("reopen"):
             for chunk in _chunks(self):
-                wanted = [e.identity for e in chunk if e.outcome.state is State.discarded]
+                wanted = [e.identity for e in chunk if e.outcome.state is LetterState.DISCARDED]
                 if not dry_run:
                     self._outcomes.reopen(self._owner.key, wanted)
                 done += len(wanted)

@@ -1,6 +1,6 @@
 """How many letters a second: a token bucket, shared by all tasks of a source.
 
-The bucket holds one second's worth, as in F-SCHEMA-010: micro-batches ask in bursts, and a smaller one
+The bucket holds one second's worth: micro-batches ask in bursts, and a smaller one
 would grant them less than the rate.
 """
 

@@ -28,23 +28,23 @@ Marks = Mapping[Identity, str]
 """Letters, each with its mark: see `mark_of`."""
 
 Sent = Mapping[Identity, tuple[int | None, int | None]]
-"""Where each replayed letter is now: partition and offset in the target topic, where that can be told."""
+"""Where each replayed letter is now: partition and offset in the target topic, where that is known."""
 
 
-class State(StrEnum):
+class LetterState(StrEnum):
     """Where a letter is in its life."""
 
-    open = "open"  # nobody has decided yet
-    replayed = "replayed"  # sent once more, and nothing bad was heard of it
-    failed_again = "failed_again"  # sent once more, and refused again: there is a new letter about it
-    discarded = "discarded"  # somebody decided that it is not wanted
+    OPEN = "open"  # nobody has decided yet
+    REPLAYED = "replayed"  # sent once more, and nothing bad was heard of it
+    FAILED_AGAIN = "failed_again"  # sent once more, and refused again: there is a new letter about it
+    DISCARDED = "discarded"  # somebody decided that it is not wanted
 
 
 @dataclass(frozen=True)
 class Outcome:
     """What became of a letter; `reason` is why it was discarded, or where the letter is that it came to again."""
 
-    state: State = State.open
+    state: LetterState = LetterState.OPEN
     at_ms: int | None = None
     reason: str | None = None
     replay_id: str | None = None
@@ -102,7 +102,7 @@ class Outcomes:
             else:  # one of the two does not know: then the record itself tells
                 same = not mark or mark_of(letter) in ("", mark)
             if same:
-                return Outcome(State(state), *rest)
+                return Outcome(LetterState(state), *rest)
         return OPEN
 
     def discard(self, source: str, letters: Marks, reason: str) -> None:
@@ -132,13 +132,13 @@ class Outcomes:
             )
             return done.rowcount > 0
 
-    def counts(self) -> dict[tuple[str, State], int]:
+    def counts(self) -> dict[tuple[str, LetterState], int]:
         """How many letters of each source are in each state; those that are open are not known here."""
         with self._lock:
             rows = self._db.execute(
                 "SELECT source, state, count(*) FROM dead_letter_outcomes GROUP BY source, state"
             ).fetchall()
-        return {(source, State(state)): count for source, state, count in rows}
+        return {(source, LetterState(state)): count for source, state, count in rows}
 
     def any_of(self, source: str) -> bool:
         with self._lock:

@@ -160,9 +160,9 @@ class LetterReader:
         place, ends = self._watched()
         since = self._outcomes.watched(self.key, place) or {}
         for letter in self._letters(since, progress):
-            told = replayed_from(letter)
-            if told is not None:
-                self._outcomes.failed_again(*told, letter.identity)
+            replayed = replayed_from(letter)
+            if replayed is not None:
+                self._outcomes.failed_again(*replayed, letter.identity)
         self._outcomes.watch(self.key, place, ends)
 
     def watch(self) -> None:

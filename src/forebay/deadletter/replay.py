@@ -25,9 +25,9 @@ from forebay.deadletter.identity import Identity
 from forebay.deadletter.letter import REPLAY_ID, REPLAYED_FROM, Letter
 from forebay.deadletter.outcomes import (
     Intent,
+    LetterState,
     Outcomes,
     Sent,
-    State,
     mark_of,
 )
 from forebay.deadletter.reader import LetterReader, Progress, read_records, silent
@@ -184,7 +184,7 @@ class Replayer:
         for entry in self._reader.entries(progress):
             if not wanted(entry):
                 continue
-            if entry.outcome.state is not State.open:
+            if entry.outcome.state is not LetterState.OPEN:
                 report.not_open += 1
                 continue
             report.selected += 1
@@ -329,7 +329,7 @@ class Replayer:
         identity, why = refused[0]
         return ReplayFailedError(
             f"{where} does not take the record of {identity.place}: {why}",
-            remedy=f"mend that, or leave the letter out (--where \"id <> '{identity.place}'\"); nothing of this "
+            remedy=f"fix that, or leave the letter out (--where \"id <> '{identity.place}'\"); nothing of this "
             "transaction was sent, all before it was",
         )
 
@@ -394,25 +394,25 @@ def _look(intent: Intent, options: Options) -> tuple[Sent, list[Range]]:
         starts, ends = cluster.earliest(keys), cluster.latest(keys)
         kept_whole = "compact" not in cluster.cleanup_policy(intent.target)
     except UnknownTopicError:
-        raise _untold(intent) from None
+        raise _cannot_know(intent) from None
     finally:
         cluster.close()
     since = {key: intent.since.get(key[1], 0) for key in keys}
     if intent.target_id not in ("", topic.id) or any(ends[key] < since[key] for key in keys):
-        raise _untold(intent)  # it is another topic, or another log
+        raise _cannot_know(intent)  # it is another topic, or another log
     hidden: list[Range] = []
     ranges = [Range(*key, max(starts[key], since[key]), ends[key]) for key in keys]
     sent, _ = _records(intent, ranges, options, hidden.append)
     if sent or hidden:
         return sent, hidden
     if any(starts[key] > since[key] for key in keys):
-        raise _untold(intent)
+        raise _cannot_know(intent)
     if not kept_whole:
         # Records of a transaction that was aborted are there as well. Where none is, and nothing at all is missing,
         # there never was one; but a gap may be where compaction took them away.
         begun, seen = _records(intent, ranges, options, hidden.append, "read_uncommitted")
         if not begun and seen < sum(map(len, ranges)):
-            raise _untold(intent)
+            raise _cannot_know(intent)
     return {}, []
 
 
@@ -436,10 +436,10 @@ def _records(
     return found, seen
 
 
-def _untold(intent: Intent) -> OffsetOutOfRangeError:
+def _cannot_know(intent: Intent) -> OffsetOutOfRangeError:
     return OffsetOutOfRangeError(
         f"a replay of {len(intent.letters)} letters to '{intent.target}' was killed, and whether it had sent them "
-        "cannot be told any more: the topic has lost what it held then",
+        "cannot be known any more: the topic has lost what it held then",
         remedy=f"see at the topic's consumers whether {next(iter(intent.letters)).place} arrived; then replay "
         "with --unsure sent if it did, --unsure unsent if it did not: it holds for all of them",
     )

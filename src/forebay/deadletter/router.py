@@ -53,22 +53,22 @@ class Router:
         self._health: dict[tuple[str, int], Health] = {}
         self._examples: deque[RejectedRecord] = deque(maxlen=EXAMPLES)
         self._limited: list[Stretch] = []
-        self._told = 0  # of the bad records of this task: with words, and not only counted
+        self._example = 0  # of the bad records of this task: with words, and not only counted
         self.letters = 0
 
     @property
     def wanted(self) -> Wanted:
         """What the reader must tell of bad records for this policy; no more than that."""
-        told = None if self._policy.breaks else self._examples_wanted
+        reported = None if self._policy.breaks else self._examples_wanted
         if self._policy.strategy != "dead_letter":
-            return Wanted(most=told)
+            return Wanted(most=reported)
         most = None if self._limiter is None else self._limiter.worth_asking
         if self._bulk is None:
             return Wanted(True, None if self._policy.breaks else most)
-        return Wanted(True, most, self._bulk.handle, told)
+        return Wanted(True, most, self._bulk.handle, reported)
 
     def _examples_wanted(self) -> int:
-        return max(0, EXAMPLES - self._told)
+        return max(0, EXAMPLES - self._example)
 
     @property
     def limited(self) -> list[Stretch]:
@@ -80,7 +80,7 @@ class Router:
         if self._policy.breaks:
             self._judge(batch)
         if batch.rejected or batch.counted:
-            self._told += len(batch.rejected)
+            self._example += len(batch.rejected)
             self._route(batch)
 
     def finish(self) -> None:
@@ -104,9 +104,9 @@ class Router:
         if self._policy.strategy == "fail" and bad:
             raise BadRecordError(
                 f"source '{self._source}' stops at a record that does not decode (ON ERROR = 'fail'): "
-                f"{_told(bad[0])}",
+                f"{_example(bad[0])}",
                 kind=bad[0].kind,
-                remedy=f"mend what wrote it, then ALTER SOURCE {self._source} ON ERROR = 'skip' or 'dead_letter' "
+                remedy=f"fix what wrote it, then ALTER SOURCE {self._source} ON ERROR = 'skip' or 'dead_letter' "
                 "to get past it, and start the view again; nothing of this batch was kept",
             )
         if self._policy.strategy != "dead_letter":
@@ -144,8 +144,8 @@ class Router:
             if fault:
                 raise TooManyErrorsError(
                     f"source '{self._source}' stops: {place[0]}-{place[1]}: {fault}; the last of them: "
-                    + "; ".join(_told(record) for record in self._examples),
-                    remedy=f"mend what writes the topic, or ALTER SOURCE {self._source} ON ERROR = … with a higher "
+                    + "; ".join(_example(record) for record in self._examples),
+                    remedy=f"fix what writes the topic, or ALTER SOURCE {self._source} ON ERROR = … with a higher "
                     "limit, then start the view again; nothing of this batch was kept",
                 )
 
@@ -180,6 +180,6 @@ def letter(source: str, bad: RejectedRecord, policy: ErrorPolicy, now_ms: int, t
     return made.cut(policy.max_raw_bytes) if policy.include_raw else made.without_value()
 
 
-def _told(bad: RejectedRecord) -> str:
+def _example(bad: RejectedRecord) -> str:
     text = f"{bad.topic}-{bad.partition} at offset {bad.offset}: {bad.kind}: {bad.message}"
     return text.replace("\n", " ")

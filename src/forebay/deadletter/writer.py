@@ -124,7 +124,7 @@ _PRODUCERS = _Producers()
 
 
 def producer_settings(options: Options, brokers: str | None = None) -> dict[str, Any]:
-    """For letters: nothing is told to be written that is not, on all replicas that are in step."""
+    """For letters: what counts as written is written, on all replicas that are in sync."""
     return connection_settings(options) | {
         **({"bootstrap.servers": brokers} if brokers else {}),
         "acks": "all",

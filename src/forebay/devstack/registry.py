@@ -36,7 +36,7 @@ class RegistryServer(Service):
             f"-Dquarkus.http.port={port}",
             "-Dquarkus.http.access-log.enabled=false",
             f"-Dapicurio.datasource.url=jdbc:h2:file:{self.directory / 'schemas'}",
-            # Confluent's registry lets subjects be deleted; Apicurio refuses unless told.
+            # Confluent's registry lets subjects be deleted; Apicurio refuses unless it is configured to.
             "-Dapicurio.rest.deletion.group.enabled=true",
             "-Dapicurio.rest.deletion.artifact.enabled=true",
             "-Dapicurio.rest.deletion.artifact-version.enabled=true",

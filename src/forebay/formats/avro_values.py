@@ -125,4 +125,4 @@ def _scaled(unscaled: int, scale: int) -> Decimal:
 
 
 def _no(plan: AvroPlan, found: str) -> RefusedError:
-    return RefusedError(RefusalKind.TypeConversion, f"expected {plan['expected']}, found {found}")
+    return RefusedError(RefusalKind.TYPE_CONVERSION, f"expected {plan['expected']}, found {found}")

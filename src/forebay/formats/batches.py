@@ -69,7 +69,7 @@ def decode_all(
             bad.append(BadRecord(index, refused.kind, refused.message, refused.path.removeprefix(".")))
         except Exception as error:
             # Nothing is known to end here. If something does, it costs this record and not the query.
-            bad.append(BadRecord(index, RefusalKind.Other, f"{type(error).__name__}: {shorten(str(error))}"))
+            bad.append(BadRecord(index, RefusalKind.OTHER, f"{type(error).__name__}: {shorten(str(error))}"))
         else:
             rows += found
             good += [index] * len(found)

@@ -20,22 +20,22 @@ import pyarrow as pa
 class RefusalKind(StrEnum):
     """Why a record was refused. The words are what users filter dead letters by."""
 
-    MalformedPayload = "MalformedPayload"
+    MALFORMED_PAYLOAD = "MalformedPayload"
     """The bytes are not in the format at all: they do not parse, are empty, or mean two things at once."""
 
-    SchemaMismatch = "SchemaMismatch"
+    SCHEMA_MISMATCH = "SchemaMismatch"
     """It parses, but its shape is not the table's: a NOT NULL field is absent, a field is too many."""
 
-    TypeConversion = "TypeConversion"
+    TYPE_CONVERSION = "TypeConversion"
     """A value that its column's type cannot hold exactly as it was written."""
 
-    UnknownSchemaId = "UnknownSchemaId"
+    UNKNOWN_SCHEMA_ID = "UnknownSchemaId"
     """The payload names a schema that the registry does not have."""
 
-    PayloadTooLarge = "PayloadTooLarge"
+    PAYLOAD_TOO_LARGE = "PayloadTooLarge"
     """Longer than the source takes."""
 
-    Other = "Other"
+    OTHER = "Other"
     """None of these; the message says what."""
 
 
@@ -81,7 +81,7 @@ class Decoder(Protocol):
 
     @property
     def native_options(self) -> Mapping[str, str]:
-        """What the native decoder of the format must be told beyond the format's options: a plan, for example."""
+        """What the native decoder of the format needs beyond the format's options: a plan, for example."""
         ...
 
     def decode(self, values: Sequence[bytes | None]) -> Decoded: ...

@@ -113,7 +113,7 @@ class DebeziumDecoder:
             for column, value in zip(self._names, row, strict=True):
                 if value in (UNAVAILABLE, UNAVAILABLE.encode()):
                     reason = f"the value was not logged{_hint(_VALUE_HINTS, event)}"
-                    raise _within(column, RefusedError(RefusalKind.TypeConversion, reason))
+                    raise _within(column, RefusedError(RefusalKind.TYPE_CONVERSION, reason))
         except RefusedError as refused:
             raise _within(name, refused) from None
         return row
@@ -204,7 +204,7 @@ def _op(event: dict[str, Any]) -> str:
     if op is None:
         raise _within("op", mismatch("missing: this is no change event; FORMAT json reads rows as they are"))
     if op == "t":
-        raise _within("op", RefusedError(RefusalKind.Other, "a truncate does not say which rows are gone; create the "
+        raise _within("op", RefusedError(RefusalKind.OTHER, "a truncate does not say which rows are gone; create the "
                                          "source anew, from a snapshot after it"))  # fmt: skip
     if not isinstance(op, str) or op not in _IMAGES:
         raise _within("op", mismatch(f"expected c, r, u or d, found {describe(op)}"))

@@ -88,7 +88,7 @@ class Described:
         return None
 
     def _scale(self, column: pa.Decimal128Type) -> int | None:
-        """None where there is none, or none that a DECIMAL can be told from."""
+        """None where there is none, or none that says what DECIMAL it is."""
         parameters = self._schema.get("parameters")
         scale = parameters.get("scale") if isinstance(parameters, dict) else None
         if type(scale) is not str or not _SCALE.fullmatch(scale):

@@ -123,7 +123,7 @@ class FramedDecoder:
             if self._watch is not None:
                 raise self._watch.changed(schema, error.message) from None
             return Lesson(
-                None, RefusalKind.SchemaMismatch, f"schema id {number} does not fit: {error.message}"
+                None, RefusalKind.SCHEMA_MISMATCH, f"schema id {number} does not fit: {error.message}"
             )
 
     def _record(self, payload: bytes | None) -> list[Any]:

@@ -130,7 +130,7 @@ class ProtobufDecoder:
         except LookupError:
             # Not kept: the registry may learn of it.
             raise RefusedError(
-                RefusalKind.UnknownSchemaId, f"the registry has no schema {header.schema_id}"
+                RefusalKind.UNKNOWN_SCHEMA_ID, f"the registry has no schema {header.schema_id}"
             ) from None
         name = f"the schema {header.schema_id}"
         try:

@@ -86,4 +86,4 @@ def _text(value: bytes) -> str:
 
 
 def _no(expected: str, found: str) -> RefusedError:
-    return RefusedError(RefusalKind.TypeConversion, f"expected {expected}, found {found}")
+    return RefusedError(RefusalKind.TYPE_CONVERSION, f"expected {expected}, found {found}")

@@ -272,4 +272,4 @@ def _duration(seconds: int, nanos: int) -> int | None:
 
 
 def _no(expected: str, found: str) -> RefusedError:
-    return RefusedError(RefusalKind.TypeConversion, f"expected {expected}, found {found}")
+    return RefusedError(RefusalKind.TYPE_CONVERSION, f"expected {expected}, found {found}")

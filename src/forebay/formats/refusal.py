@@ -39,16 +39,16 @@ class RefusedError(Exception):
 
 
 def malformed(reason: str) -> RefusedError:
-    return RefusedError(RefusalKind.MalformedPayload, reason)
+    return RefusedError(RefusalKind.MALFORMED_PAYLOAD, reason)
 
 
 def mismatch(reason: str) -> RefusedError:
-    return RefusedError(RefusalKind.SchemaMismatch, reason)
+    return RefusedError(RefusalKind.SCHEMA_MISMATCH, reason)
 
 
 def unfit(expected: str, value: Any) -> RefusedError:
     """The value is not what its column's type takes."""
-    return RefusedError(RefusalKind.TypeConversion, f"expected {expected}, found {describe(value)}")
+    return RefusedError(RefusalKind.TYPE_CONVERSION, f"expected {expected}, found {describe(value)}")
 
 
 def check_present(payload: bytes | None) -> None:

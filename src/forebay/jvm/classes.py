@@ -15,7 +15,7 @@ from pathlib import Path
 from forebay.jvm.java import Java
 
 MAGIC = (0xF00BABA8).to_bytes(4, "little")  # how the header of such an archive begins
-TORSO_AFTER_S = 600.0
+ABANDONED_AFTER_S = 600.0
 
 
 class ClassArchive:
@@ -43,7 +43,7 @@ class ClassArchive:
                     whole = file.read(len(MAGIC)) == MAGIC
                 if whole and not self.path.exists():
                     draft.replace(self.path)
-                elif whole or time.time() - draft.stat().st_mtime > TORSO_AFTER_S:
+                elif whole or time.time() - draft.stat().st_mtime > ABANDONED_AFTER_S:
                     draft.unlink()
             except FileNotFoundError:
                 continue  # another process was first

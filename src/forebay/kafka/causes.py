@@ -61,8 +61,8 @@ def probe(options: Options, settings: Mapping[str, Any], heard: Heard) -> Probe:
 def certain(
     found: Sequence[Probed], settings: Mapping[str, Any], where: str, doing: str
 ) -> ForebayError | None:
-    """An error that no waiting mends: all who answer speak something else than we do."""
-    answering = [each for each in found if each.at in (At.kafka, At.http, At.other)]
+    """An error that waiting does not fix: all who answer speak something else than we do."""
+    answering = [each for each in found if each.at in (At.KAFKA, At.HTTP, At.OTHER)]
     if not answering:
         return None
     explained = [_mismatch(each, settings) for each in answering]
@@ -77,12 +77,12 @@ def unreachable(
 ) -> UnreachableError:
     """Nobody who can be talked to. `otherwise` are the words where nothing more is known."""
     where = str(options["bootstrap.servers"])
-    parts = dict.fromkeys(_trouble(each, heard) for each in found if each.at is not At.kafka)
+    parts = dict.fromkeys(_trouble(each, heard) for each in found if each.at is not At.KAFKA)
     words = "; ".join(part for part, _ in parts) or heard.words or otherwise
     remedies = dict.fromkeys(remedy for _, remedy in parts)
     remedy = "; ".join(remedies)
     if all(_LOCAL.fullmatch(server) for server in servers(options)) and all(
-        each.at is At.refused for each in found
+        each.at is At.REFUSED for each in found
     ):
         remedy = "start a broker there with: forebay dev up; or name another address"
     return UnreachableError(f"cannot reach Kafka at {where} while {doing}: {words}", remedy=remedy)
@@ -139,22 +139,22 @@ def _trouble(found: Probed, heard: Heard) -> tuple[str, str]:
             "'advertised.listeners' of that broker must name an address that is reached from here",
         )
     match found.at:
-        case At.unresolved:
+        case At.UNRESOLVED:
             return (
                 f"the name '{host}' does not resolve ({found.reason})",
                 "check how it is spelled; a name of Docker or Kubernetes is known only in there",
             )
-        case At.refused:
+        case At.REFUSED:
             return (
                 f"{server} refuses connections ({found.reason or 'Connection refused'}): nothing listens there",
                 "check the port, and that the broker is up",
             )
-        case At.unconnected:
+        case At.UNCONNECTED:
             return (
                 f"no answer from {server}: the connection timed out",
                 "check the address, and that no firewall is between; a refusal would have come at once",
             )
-        case At.silent:
+        case At.SILENT:
             return (
                 f"{server} accepts the connection, but does not answer",
                 "check that it is a Kafka listener, that 'kafka.security.protocol' is the listener's, and that the broker "
@@ -169,12 +169,12 @@ def _trouble(found: Probed, heard: Heard) -> tuple[str, str]:
 def _mismatch(found: Probed, settings: Mapping[str, Any]) -> tuple[str, str] | None:
     """How the listener differs from what we speak; None if it does not."""
     server, ours = found.server, str(settings.get("security.protocol", "PLAINTEXT")).upper()
-    if found.at is At.http:
+    if found.at is At.HTTP:
         return (
             f"a web server (HTTP) answers at {server}",
             "name a broker's address, such as localhost:9092; a schema registry goes into 'schema.registry.url'",
         )
-    if found.at is At.other:
+    if found.at is At.OTHER:
         return f"what answers at {server} is no Kafka", "name a broker's address, such as localhost:9092"
     login = bool(found.mechanisms) if found.mechanisms is not None else "SASL" in ours
     theirs = ("SASL_" if login else "") + ("SSL" if found.tls else "PLAINTEXT")

@@ -590,7 +590,7 @@ def _read_plain(
 
 def _as_rejected(lost: Range) -> RejectedRecord:
     message = f"{len(lost)} records are gone: {lost}"
-    return RejectedRecord(lost.topic, lost.partition, lost.start, str(RefusalKind.Other), message, gone=True)
+    return RejectedRecord(lost.topic, lost.partition, lost.start, str(RefusalKind.OTHER), message, gone=True)
 
 
 def _say_unreachable(error: ForebayError, wait_s: float) -> None:

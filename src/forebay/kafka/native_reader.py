@@ -122,9 +122,9 @@ class NativeReader:
                 looked = time.monotonic()
 
     def _keep(self) -> None:
-        most, told = self._wanted.most, self._wanted.told
+        most, reported = self._wanted.most, self._wanted.reported
         self._reader.keep(
-            None if most is None else most(), self._wanted.whole, None if told is None else told()
+            None if most is None else most(), self._wanted.whole, None if reported is None else reported()
         )
 
     def _part(self) -> Part:

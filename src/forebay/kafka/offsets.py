@@ -5,7 +5,7 @@ Pure functions over frozen values. In Spark's offset log a position reads
     {"topics": {"trades": {"id": "9sX…", "partitions": {"0": 42, "1": 7}, "first": {"1": 0}}}}
 
 where `first` says where a partition really begins if that is not where the position before it ended:
-it is new, or records before `first` are gone and the source was told to go on without them.
+it is new, or records before `first` are gone and the source is configured to go on without them.
 """
 
 from __future__ import annotations

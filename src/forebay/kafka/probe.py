@@ -31,14 +31,14 @@ _LONGEST = 1 << 20  # of an answer; more is no Kafka
 class At(StrEnum):
     """What was found at an address."""
 
-    unresolved = "unresolved"  # the name has no address
-    refused = "refused"  # nothing listens
-    unconnected = "unconnected"  # no answer to the attempt to connect
-    silent = "silent"  # accepts the connection, and answers nothing
-    closed = "closed"  # accepts the connection, and closes it
-    http = "http"  # a web server
-    other = "other"  # answers, but not as Kafka does
-    kafka = "kafka"
+    UNRESOLVED = "unresolved"  # the name has no address
+    REFUSED = "refused"  # nothing listens
+    UNCONNECTED = "unconnected"  # no answer to the attempt to connect
+    SILENT = "silent"  # accepts the connection, and answers nothing
+    CLOSED = "closed"  # accepts the connection, and closes it
+    HTTP = "http"  # a web server
+    OTHER = "other"  # answers, but not as Kafka does
+    KAFKA = "kafka"
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class Probe:
     def __init__(self, servers: Sequence[str], settings: Mapping[str, Any]) -> None:
         self._found: dict[str, Probed] = {}
         self._steps = {
-            server: Probed(server, At.unresolved, "no answer from the name server") for server in servers
+            server: Probed(server, At.UNRESOLVED, "no answer from the name server") for server in servers
         }
         self._done = {server: threading.Event() for server in servers}
         for server in servers:
@@ -95,14 +95,14 @@ def _look(server: str, settings: Mapping[str, Any], on_step: Callable[[Probed], 
     try:
         addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
-        return Probed(server, At.unresolved, getattr(error, "strerror", None) or str(error))
-    on_step(Probed(server, At.unconnected))
+        return Probed(server, At.UNRESOLVED, getattr(error, "strerror", None) or str(error))
+    on_step(Probed(server, At.UNCONNECTED))
     tls_first = "SSL" in str(settings.get("security.protocol", "")).upper()
     found = _speak(server, addresses, settings, deadline, tls=tls_first)
-    if found.at in (At.closed, At.other, At.http):
+    if found.at in (At.CLOSED, At.OTHER, At.HTTP):
         # Each kind of listener hangs up on who speaks the other.
         other = _speak(server, addresses, settings, deadline, tls=not tls_first)
-        if other.at in (At.kafka, At.http):
+        if other.at in (At.KAFKA, At.HTTP):
             return other
     return found
 
@@ -110,23 +110,23 @@ def _look(server: str, settings: Mapping[str, Any], on_step: Callable[[Probed], 
 def _speak(
     server: str, addresses: Sequence[Any], settings: Mapping[str, Any], deadline: float, *, tls: bool
 ) -> Probed:
-    found = Probed(server, At.refused)
+    found = Probed(server, At.REFUSED)
     for family, kind, number, _, address in addresses:
         with socket.socket(family, kind, number) as plain:
             try:
                 plain.settimeout(_left(deadline))
                 plain.connect(address)
             except TimeoutError:
-                return Probed(server, At.unconnected)
+                return Probed(server, At.UNCONNECTED)
             except OSError as error:
-                found = Probed(server, At.refused, error.strerror or str(error))
+                found = Probed(server, At.REFUSED, error.strerror or str(error))
                 continue
             try:
                 return _converse(server, plain, settings, deadline, tls=tls)
             except TimeoutError:
-                return Probed(server, At.silent)
+                return Probed(server, At.SILENT)
             except OSError as error:  # also what ssl raises
-                return Probed(server, At.closed, error.strerror or str(error))
+                return Probed(server, At.CLOSED, error.strerror or str(error))
     return found
 
 
@@ -146,11 +146,11 @@ def _converse(
             raise
         except OSError as error:
             # Whoever wants a certificate of ours ends the connection here; it has spoken TLS all the same.
-            found = Probed(server, At.closed, error.strerror or str(error))
-    if found.at in (At.http, At.other):
+            found = Probed(server, At.CLOSED, error.strerror or str(error))
+    if found.at in (At.HTTP, At.OTHER):
         return found
     distrust, wrong_name = _trust(server, settings, deadline)
-    return Probed(server, At.kafka, found.reason, True, found.mechanisms, distrust, wrong_name)
+    return Probed(server, At.KAFKA, found.reason, True, found.mechanisms, distrust, wrong_name)
 
 
 def _kafka(server: str, peer: socket.socket, settings: Mapping[str, Any], deadline: float) -> Probed:
@@ -162,20 +162,20 @@ def _kafka(server: str, peer: socket.socket, settings: Mapping[str, Any], deadli
         peer.sendall(b"\r\n\r\n")
         answer = _answer(peer, _API_VERSIONS, deadline)
     if answer is None:
-        return Probed(server, At.closed)
+        return Probed(server, At.CLOSED)
     if isinstance(answer, str):
-        return Probed(server, At.http if answer.upper() in _WEB else At.other)
+        return Probed(server, At.HTTP if answer.upper() in _WEB else At.OTHER)
     mechanism = str(settings.get("sasl.mechanism") or settings.get("sasl.mechanisms") or "PLAIN").encode()
     answer = _ask(peer, _SASL_HANDSHAKE, 1, struct.pack(">h", len(mechanism)) + mechanism, deadline)
     if not isinstance(answer, bytes) or len(answer) < 6:
-        return Probed(server, At.kafka)
+        return Probed(server, At.KAFKA)
     code, count = struct.unpack_from(">hi", answer)
     offered, rest = [], answer[6:]
     for _ in range(min(count, 20) if code != _ILLEGAL_SASL_STATE else 0):
         length = int.from_bytes(rest[:2], "big")
         offered.append(rest[2 : 2 + length].decode(errors="replace"))
         rest = rest[2 + length :]
-    return Probed(server, At.kafka, mechanisms=tuple(offered))
+    return Probed(server, At.KAFKA, mechanisms=tuple(offered))
 
 
 def _ask(peer: socket.socket, key: int, version: int, body: bytes, deadline: float) -> bytes | str | None:

@@ -18,7 +18,7 @@ from forebay.errors import OffsetOutOfRangeError, ReadStalledError
 from forebay.kafka.consumers import CACHE, TaskConsumer, fetch
 from forebay.kafka.offsets import Range, judge
 from forebay.kafka.partitions import PartitionOffset, TopicPartition
-from forebay.kafka.settings import PASSING, address, named, translate
+from forebay.kafka.settings import TRANSIENT, address, named, translate
 from forebay.options import Options
 
 STALL_S = 120.0  # a broker that restarts is back long before; one that is not should be heard of
@@ -182,7 +182,7 @@ class RangeReader:
     def _on_trouble(self, error: KafkaError, key: TopicPartition) -> None:
         """The library asks again by itself. We wait, for a while if the error is not known to pass."""
         self._trouble = named(error)
-        if key not in self._open or error.code() in PASSING:
+        if key not in self._open or error.code() in TRANSIENT:
             return
         now = time.monotonic()
         if now - self._refused.setdefault(key, now) > GRACE_S:

@@ -184,12 +184,12 @@ class RowDecoder:
             path = f"key.{required}"
             reason = f"{path}: NOT NULL, but the record has no key"
             absent = [index for index, key in enumerate(found) if key is None]
-            bad += [BadRecord(index, RefusalKind.SchemaMismatch, reason, path) for index in absent]
+            bad += [BadRecord(index, RefusalKind.SCHEMA_MISMATCH, reason, path) for index in absent]
         # A key's header line or comment is nothing that a record could be skipped for.
         bad += [
             BadRecord(
                 there[index],
-                RefusalKind.MalformedPayload,
+                RefusalKind.MALFORMED_PAYLOAD,
                 "key: a header line or a comment, and no key",
                 "key",
             )

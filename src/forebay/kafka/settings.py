@@ -72,7 +72,7 @@ _UNREACHABLE_CODES = AWAY | {
     KafkaError.NOT_COORDINATOR,
 }
 
-PASSING = _UNREACHABLE_CODES | {
+TRANSIENT = _UNREACHABLE_CODES | {
     KafkaError.UNKNOWN,
     KafkaError.REPLICA_NOT_AVAILABLE,
     KafkaError.KAFKA_STORAGE_ERROR,
@@ -109,7 +109,7 @@ def reader_settings(options: Options, group: str) -> dict[str, Any]:
 
 
 def consumer_settings(options: Options, **more: Any) -> dict[str, Any]:
-    """For a consumer that is told what to read: it never joins the group and never commits by itself."""
+    """For a consumer that is assigned what to read: it never joins the group and never commits by itself."""
     settings = reader_settings(options, options["group.id"])
     settings["partition.assignment.strategy"] = options["partition.assignment.strategy"]
     for key in (

@@ -8,7 +8,7 @@ RECOVERS = 0.8  # of the workers are kept then
 
 
 class Adaptive:
-    """Told now and then what was done; says how many workers there may be from now on."""
+    """Hears now and then what was done; says how many workers there may be from now on."""
 
     def __init__(self, most: int) -> None:
         self._most = most

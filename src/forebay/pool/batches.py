@@ -66,7 +66,7 @@ class BatchCrew(Crew):
         if self._alone:
             record = self._alone.popleft()
             return [] if record._lease.closing else [record]  # type: ignore[union-attr]
-        if self._order is Order.unordered:
+        if self._order is Order.UNORDERED:
             found = [ready.popleft() for _ in range(min(self._size, len(ready)))]
             return [record for record in found if not record._lease.closing]  # type: ignore[union-attr]
         records: list[Record] = []
@@ -88,7 +88,7 @@ class BatchCrew(Crew):
 
     def _lanes(self, records: Sequence[Record]) -> list[list[Record]]:
         """The records by lane; one without a lane is by itself."""
-        if self._order is Order.unordered:
+        if self._order is Order.UNORDERED:
             return [[record] for record in records]
         found: dict[Any, list[Record]] = {}
         for record in records:
@@ -100,7 +100,7 @@ class BatchCrew(Crew):
         for record in records:
             record.done = True
         self.completed += len(records)
-        if self._order is Order.unordered:
+        if self._order is Order.UNORDERED:
             return
         for lane in self._lanes(records):
             following = self._follower(lane[-1])

@@ -118,7 +118,7 @@ class Commits:
             log.warning("the last offsets were not committed in time: what they cover is handled again")
 
     def hurry(self) -> None:
-        """Nothing here waits for longer than it was told."""
+        """Nothing here waits for longer than its time-out."""
 
     @property
     def busy(self) -> bool:

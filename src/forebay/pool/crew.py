@@ -27,13 +27,13 @@ SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0,
 class Order(StrEnum):
     """Which records may be handled at the same time."""
 
-    unordered = "unordered"
+    UNORDERED = "unordered"
     """Any."""
 
-    key = "key"
+    KEY = "key"
     """Those of different keys; records of one key one after another. A record without a key is in no order."""
 
-    partition = "partition"  # type: ignore[assignment]  # str has a method of that name
+    PARTITION = "partition"  # str has a method of that name
     """Those of different partitions."""
 
 
@@ -47,13 +47,13 @@ class Slot:
         self.records: Sequence[Record] = ()
         self.since = 0.0
         self.expired = False  # cancelled because it took too long, and for nothing else
-        self.reported = 0.0  # the `since` that was last told of
+        self.reported = 0.0  # the `since` that was last reported
 
 
 class Crew:
     """Takes records, hires workers, and says of each record whether it was handled or failed.
 
-    `failed` is told of a failure; it later gives the record back to `again()` or to `finished()`, or leaves it.
+    `failed` hears of a failure; it later gives the record back to `again()` or to `finished()`, or leaves it.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class Crew:
         failed: Callable[[Record, BaseException], None],
         *,
         crashed: Callable[[BaseException], None],
-        order: Order = Order.unordered,
+        order: Order = Order.UNORDERED,
         limit: int = 100,
     ) -> None:
         self.limit = limit
@@ -90,7 +90,7 @@ class Crew:
         self.taken += len(records)
         if self._stopped:
             return
-        if self._order is Order.unordered:
+        if self._order is Order.UNORDERED:
             self.ready.extend(records)
         else:
             for record in records:
@@ -118,7 +118,7 @@ class Crew:
         record._lane = None
         self.completed -= 1
 
-    def wait_for_appetite(self, handed: int, below: int, timeout: float) -> None:
+    def wait_for_room(self, handed: int, below: int, timeout: float) -> None:
         """For the thread that feeds: until fewer records than that wait for a worker, of all it has handed over.
 
         It must not come back at once to look again: a thread that spins keeps the others from running.
@@ -165,7 +165,7 @@ class Crew:
     # -- order ---------------------------------------------------------------------------------------
 
     def _queue(self, record: Record) -> None:
-        lane = record.key if self._order is Order.key else b""
+        lane = record.key if self._order is Order.KEY else b""
         record._lane = lane
         if lane is None:
             self.ready.append(record)
@@ -183,7 +183,7 @@ class Crew:
 
     def _follower(self, record: Record) -> Record | None:
         """Who may come now that this one is done."""
-        if self._order is Order.unordered or record._lane is None:
+        if self._order is Order.UNORDERED or record._lane is None:
             return None
         assert record._lease is not None
         lanes = record._lease.lanes
@@ -251,7 +251,7 @@ class Crew:
 
     async def _work(self, slot: Slot) -> None:
         ready, handler = self.ready, self._handler
-        ordered = self._order is not Order.unordered
+        ordered = self._order is not Order.UNORDERED
         turn = now = monotonic()
         while ready and len(self.slots) <= self.limit:
             record: Record | None = ready.popleft()

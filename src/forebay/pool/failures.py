@@ -14,16 +14,16 @@ from forebay.errors import BadRecordError, OptionValueError
 class Verdict(StrEnum):
     """Each is also a word for `errors={TimeoutError: "retry", …}` and, but for retry, for `on.error`."""
 
-    retry = "retry"
+    RETRY = "retry"
     """Again after a while, up to `max.attempts`; then as `on.error` says."""
 
-    dead_letter = "dead_letter"
+    DEAD_LETTER = "dead_letter"
     """To the dead-letter topic, and on; durable there before the record's offset is committed."""
 
-    skip = "skip"
+    SKIP = "skip"
     """Said in the log and counted; the record is taken for done."""
 
-    halt = "halt"
+    HALT = "halt"
     """The record stays unfinished: nothing from it on is committed, and a restart handles it again.
 
     The pool goes on with other records until more than `max.errors` have failed so.
@@ -34,7 +34,7 @@ class Verdict(StrEnum):
 class FailurePolicy:
     """`errors` says of a class of exceptions what is done at once; the nearest class counts."""
 
-    last: Verdict = Verdict.halt
+    last: Verdict = Verdict.HALT
     max_attempts: int = 3  # 0: without end
     backoff_ms: int = 100
     backoff_max_ms: int = 30_000
@@ -44,8 +44,8 @@ class FailurePolicy:
         """Of the attempt of this number, counted from 1."""
         if isinstance(error, BadRecordError):
             return self.last  # its bytes will not be others the next time
-        found = next((self.errors[cls] for cls in type(error).__mro__ if cls in self.errors), Verdict.retry)
-        if found is Verdict.retry and 0 < self.max_attempts <= attempt:
+        found = next((self.errors[cls] for cls in type(error).__mro__ if cls in self.errors), Verdict.RETRY)
+        if found is Verdict.RETRY and 0 < self.max_attempts <= attempt:
             return self.last
         return found
 

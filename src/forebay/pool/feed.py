@@ -39,7 +39,7 @@ PACE = 1_000  # records after which it is looked again how long handlers take
 IDLE_POLL_S = 0.1
 COMMIT_LOOK_S = 0.005
 FULL_S = 1.0  # so long the queue may be full before partitions are paused: that throws away what was fetched
-COMPLAIN_S = 30.0
+REPORT_EVERY_S = 30.0
 LEAVE_POLL_S = 0.02
 COMMITTED_S = 10.0  # how long the group's coordinator is waited for when partitions are assigned
 
@@ -99,7 +99,7 @@ class PoolFeed:
         self._stop = threading.Event()
         self._full_since: float | None = None
         self._all_paused = False
-        self._complained = float("-inf")
+        self._reported = float("-inf")
         self._slow, self._pace = True, (0.0, 0)
         self._ends: dict[TopicPartition, int] = {}
         self.quiet = False  # fetch nothing more, and poll on
@@ -113,8 +113,8 @@ class PoolFeed:
         """The library's word on its connections."""
         if error.code() in (KafkaError._AUTHENTICATION, KafkaError._SSL):
             self.refusal = error
-        elif monotonic() - self._complained > COMPLAIN_S:  # it is told of each try to connect
-            self._complained = monotonic()
+        elif monotonic() - self._reported > REPORT_EVERY_S:  # the library reports each try to connect
+            self._reported = monotonic()
             log.warning("Kafka at %s: %s", address(self._options), error.str())
 
     # -- the life of the thread ----------------------------------------------------------------------
@@ -187,8 +187,8 @@ class PoolFeed:
         end = "ls_offset" if self._options["isolation.level"] == "read_committed" else "hi_offset"
         self._ends = {
             (topic, int(number)): found[end]
-            for topic, told in topics.items()
-            for number, found in told["partitions"].items()
+            for topic, of_topic in topics.items()
+            for number, found in of_topic["partitions"].items()
             if found[end] >= 0
         }
 
@@ -222,7 +222,7 @@ class PoolFeed:
             if unsafe:
                 self._stop.wait(COMMIT_LOOK_S)
                 return []
-            self._crew.wait_for_appetite(self.handed, self._queue_size // 2 + 1, IDLE_POLL_S)
+            self._crew.wait_for_room(self.handed, self._queue_size // 2 + 1, IDLE_POLL_S)
             return []
         if not self._all_paused:
             self._pause_all(True)
@@ -362,7 +362,7 @@ class PoolFeed:
         for tp in answer:
             if tp.error is not None:
                 log.warning(
-                    "%s-%d: the group's offset was not told: %s", tp.topic, tp.partition, tp.error.str()
+                    "%s-%d: the group's offset is not known: %s", tp.topic, tp.partition, tp.error.str()
                 )
         return {(tp.topic, tp.partition): (tp.offset, tp.metadata) for tp in answer if tp.error is None}
 

@@ -72,12 +72,12 @@ class Timer(float):
         except (SystemExit, KeyboardInterrupt):
             raise
         except BaseException as error:
-            told = {
+            context = {
                 "message": f"Exception in callback {self._callback!r}",
                 "exception": error,
                 "handle": self,
             }
-            self._loop.call_exception_handler(told)
+            self._loop.call_exception_handler(context)
 
 
 class PoolLoop(asyncio.SelectorEventLoop):

@@ -28,7 +28,7 @@ _OF_SOURCES = (
 
 
 def _letters_need_a_topic(values: Mapping[str, Any]) -> None:
-    if values["on.error"] == Verdict.dead_letter and not values["dead.letter.topic"]:
+    if values["on.error"] == Verdict.DEAD_LETTER and not values["dead.letter.topic"]:
         raise OptionConflictError(
             "'on.error' = 'dead_letter' needs 'dead.letter.topic'",
             option="dead.letter.topic",
@@ -97,7 +97,7 @@ _POOL = (
     ),
     Option(
         "on.error",
-        choice(Verdict.halt, Verdict.dead_letter, Verdict.skip),
+        choice(Verdict.HALT, Verdict.DEAD_LETTER, Verdict.SKIP),
         "what becomes of a record whose last attempt has failed. halt: it stays unfinished, and the pool ends after "
         "'max.errors' of them; dead_letter where 'dead.letter.topic' is given",
         example="skip",

@@ -56,7 +56,7 @@ from forebay.threads import start as start_thread
 
 log = logging.getLogger("forebay.pool")
 
-CLOSE_S = 3.0  # how much longer than told the last commit and leaving the group may take
+CLOSE_S = 3.0  # how much longer than the time-out the last commit and leaving the group may take
 STATISTICS_MS = 1000  # how often the library tells where partitions end
 PREFETCH = {  # of each partition, beside the queue; the library's defaults are ten times that
     "queued.min.messages": 20_000,
@@ -68,19 +68,19 @@ WATCH_S = 0.25  # how often handlers are looked at that take long
 class PoolState(StrEnum):
     """The life of a pool."""
 
-    new = "new"
+    NEW = "new"
     """Made; nothing is connected."""
 
-    starting = "starting"
+    STARTING = "starting"
     """Connecting; no record is handled yet."""
 
-    running = "running"
+    RUNNING = "running"
     """In the group, handling records."""
 
-    stopping = "stopping"
+    STOPPING = "stopping"
     """No record is begun any more; those under way are waited for, and committed."""
 
-    stopped = "stopped"
+    STOPPED = "stopped"
     """Out of the group, or never in it because its start failed. A pool is not started twice."""
 
 
@@ -118,9 +118,9 @@ class Pool:
     ) -> None:
         self.options = bind(settings, config)
         self.name: str = self.options["name"] or self.options["group.id"]
-        self.state = PoolState.new
+        self.state = PoolState.NEW
         options = self.options
-        last = options["on.error"] or (Verdict.dead_letter if options["dead.letter.topic"] else Verdict.halt)
+        last = options["on.error"] or (Verdict.DEAD_LETTER if options["dead.letter.topic"] else Verdict.HALT)
         self._policy = FailurePolicy(
             Verdict(last),
             options["max.attempts"],
@@ -160,7 +160,7 @@ class Pool:
         A transaction is committed every `interval_ms`; the broker ends one that is open for longer than `timeout_ms`.
         Returns the pool itself. `PoolStateError` once it is started, `OptionConflictError` with `processes`.
         """
-        if self.state is not PoolState.new:
+        if self.state is not PoolState.NEW:
             raise PoolStateError(
                 f"the pool is {self.state}", remedy="call transactional() before it is started"
             )
@@ -199,12 +199,12 @@ class Pool:
             raise PoolStateError(
                 "the pool has no handler", remedy="await pool.run(handler), or @pool.handler"
             )
-        if self.state is not PoolState.new:
+        if self.state is not PoolState.NEW:
             raise PoolStateError(f"the pool is {self.state}", remedy="make a new one: a pool is started once")
         self._loop = asyncio.get_running_loop()
         self._ended: asyncio.Future[None] = self._loop.create_future()
         self._drained = threading.Event()
-        self.state = PoolState.starting
+        self.state = PoolState.STARTING
         try:
             await self._start(chosen)
         except BaseException as error:
@@ -225,13 +225,13 @@ class Pool:
         port = self.options["metrics.port"]
         if port is not None:
             self.metrics = MetricsServer(self.collector(), port, self.options["metrics.host"])
-        self.state = PoolState.running
+        self.state = PoolState.RUNNING
         self._thread = start_thread("forebay-pool", self._poll, self._fail_soon)
         self._watch = self._loop.create_task(self._watch_handlers())
 
     async def wait(self) -> None:
         """Until the pool ends; raises why, if it was not asked to. `PoolStateError` if it was not started."""
-        if self.state is PoolState.new:
+        if self.state is PoolState.NEW:
             raise PoolStateError("the pool was not started yet")
         await asyncio.shield(self._ended)
 
@@ -241,13 +241,13 @@ class Pool:
         Waits for handlers up to `shutdown_timeout_ms`; records of those that take longer are handled again by the next
         pool. It raises nothing: why a pool has ended by itself is what `wait()` and `run()` raise.
         """
-        if self.state is PoolState.running:
+        if self.state is PoolState.RUNNING:
             self._begin_to_stop()
-        if self.state is PoolState.stopping:
+        if self.state is PoolState.STOPPING:
             await asyncio.shield(self._draining)  # whoever else waits for it goes on waiting
 
     def _begin_to_stop(self) -> None:
-        self.state = PoolState.stopping
+        self.state = PoolState.STOPPING
         self._draining = self._loop.create_task(self._drain())
 
     async def __aenter__(self) -> Pool:
@@ -348,7 +348,7 @@ class Pool:
         _, times = getattr(record, "_rejected", (None, 0))
         record._rejected = error, times + 1
         self._crew.reopened(record)
-        if self.state is PoolState.running:
+        if self.state is PoolState.RUNNING:
             self._failed(record, error)
 
     # -- the polling thread --------------------------------------------------------------------------
@@ -406,10 +406,10 @@ class Pool:
                 self._adapted.close()
             if self.metrics is not None:
                 await asyncio.to_thread(self.metrics.close)  # it waits for its thread
-            if self.state is PoolState.starting and self._feed is not None:
+            if self.state is PoolState.STARTING and self._feed is not None:
                 await asyncio.to_thread(self._feed.abandon)
         finally:
-            self.state = PoolState.stopped
+            self.state = PoolState.STOPPED
             self._end()
 
     # -- what fails ----------------------------------------------------------------------------------
@@ -419,7 +419,7 @@ class Pool:
         if not self._ended.done():
             self._ended.set_exception(error)
             self._ended.exception()  # wait() may never be called
-            if self.state is PoolState.running:
+            if self.state is PoolState.RUNNING:
                 log.error("pool '%s' ends: %s", self.name, error)
                 self._begin_to_stop()
 
@@ -430,9 +430,9 @@ class Pool:
             "pool": self.name, "topic": record.topic, "partition": record.partition, "offset": record.offset,
             "attempt": attempt, "error_type": type(error).__qualname__,
         }  # fmt: skip
-        if verdict is Verdict.dead_letter and self._letters is None:
-            verdict = Verdict.halt
-        if verdict is Verdict.retry:
+        if verdict is Verdict.DEAD_LETTER and self._letters is None:
+            verdict = Verdict.HALT
+        if verdict is Verdict.RETRY:
             self.retries += 1
             record._attempts = attempt
             wait_s = self._policy.wait_s(attempt)
@@ -440,7 +440,7 @@ class Pool:
                 "%r: attempt %d failed, again in %.2f s: %r", record, attempt, wait_s, error, extra=fields
             )
             self._retry(record, wait_s)
-        elif verdict is Verdict.dead_letter:
+        elif verdict is Verdict.DEAD_LETTER:
             assert self._letters is not None
             kind = error.kind if isinstance(error, RecordError) else type(error).__name__
             log.info(
@@ -448,7 +448,7 @@ class Pool:
                 record, attempt, error, extra=fields, exc_info=logged_frames(error, log),
             )  # fmt: skip
             self._letters.put(record, kind, _message(error), stacktrace_of(error))
-        elif verdict is Verdict.skip:
+        elif verdict is Verdict.SKIP:
             self.skipped += 1
             log.warning(
                 "%r is skipped after %d attempts: %r",

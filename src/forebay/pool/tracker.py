@@ -1,6 +1,6 @@
 """Which records of a partition are done, and so how far its offset may be committed.
 
-The tracker is told what was delivered, in order, and looks at each record once when it leaves: the cost of a
+The tracker hears what was delivered, in order, and looks at each record once when it leaves: the cost of a
 record is constant, and what is held is what lies between the first unfinished record and the last delivered
 one. Offsets that were never delivered (compacted away, markers of transactions) are no gaps.
 """

@@ -15,7 +15,7 @@ from prometheus_client.registry import Collector
 
 from forebay.catalog import Catalog, QueryState, SourceErrors, Totals
 from forebay.connectors.contract import HealthStatus, SourceConnector
-from forebay.deadletter.outcomes import Outcomes, State
+from forebay.deadletter.outcomes import LetterState, Outcomes
 from forebay.errors import ForebayError
 from forebay.runtime.health import HealthWatch
 from forebay.runtime.query import RunningQuery
@@ -121,7 +121,7 @@ def _counts(
     yield from (kinds, last)
 
 
-def _letters(ledgers: Mapping[str, int], settled: Mapping[tuple[str, State], int]) -> Iterator[Metric]:
+def _letters(ledgers: Mapping[str, int], settled: Mapping[tuple[str, LetterState], int]) -> Iterator[Metric]:
     done = _gauge(
         "forebay_source_settled_letters", "Dead letters that somebody has dealt with.", "source", "state"
     )
@@ -130,8 +130,8 @@ def _letters(ledgers: Mapping[str, int], settled: Mapping[tuple[str, State], int
     )
     for source, records in ledgers.items():
         kept_out.add_metric([source], records)
-        for state in State:
-            if state is not State.open:
+        for state in LetterState:
+            if state is not LetterState.OPEN:
                 done.add_metric([source, state], settled.get((source, state), 0))
     yield from (done, kept_out)
 

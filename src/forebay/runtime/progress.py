@@ -91,7 +91,7 @@ class ProgressFollower:
             self._ended(query, run, news)
 
     def _look(self, behind: dict[str, int]) -> dict[str, int]:
-        """Count what no event told of. One that is only under way has until the next look: `behind` was so before."""
+        """Count what no event reported. One that is only under way has until the next look: `behind` was so before."""
         found: dict[str, int] = {}
         for name, query in list(self._queries.items()):
             run = query.run

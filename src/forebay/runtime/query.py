@@ -205,7 +205,7 @@ class RunningQuery:
         if self._stopping.is_set() or message is None:
             self._set_state(QueryState.STOPPED, "")
             return
-        self._on_failure(from_text(message) or _passing(message), message)
+        self._on_failure(from_text(message) or _transient(message), message)
 
     def _on_failure(self, error: ForebayError | None, message: str) -> None:
         if isinstance(error, NewFieldsError) and (error.source, error.schema_id) not in self._evolved:
@@ -271,7 +271,7 @@ class RunningQuery:
     def stop(self, timeout_s: float = 60.0) -> None:
         """Finish the batch in flight, start no other, stop.
 
-        Spark's own stop() would break into the batch. So the source is told that there is nothing
+        Spark's own stop() would break into the batch. So the source learns that there is nothing
         more to read, and once Spark has seen that, the query is idle and stopping harms nothing.
         """
         self._stopping.set()
@@ -290,7 +290,7 @@ class RunningQuery:
         self.lock.release()
 
     def await_report(self, timeout_s: float) -> None:
-        """After stop(): until Spark has told of the last batch, so that it is counted."""
+        """After stop(): until Spark has reported the last batch, so that it is counted."""
         with self.changed:
             self.changed.wait_for(lambda: self.progress.reported >= self.progress.batch, timeout_s)
 
@@ -336,7 +336,7 @@ def by_source(offsets: Iterable[Offsets]) -> dict[str, Offsets]:
 
 
 # What Spark says when a process of its own was slow or died, and the next try has every chance.
-_PASSING = (
+_TRANSIENT = (
     "Timed out while waiting for the Python worker",
     "Python worker exited unexpectedly",
     "Python worker failed to connect back",
@@ -344,7 +344,7 @@ _PASSING = (
 )
 
 
-def _passing(message: str) -> ForebayError | None:
-    if any(sign in message for sign in _PASSING):
+def _transient(message: str) -> ForebayError | None:
+    if any(sign in message for sign in _TRANSIENT):
         return WorkerLostError(reason(message))
     return None

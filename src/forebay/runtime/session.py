@@ -39,7 +39,7 @@ from forebay.runtime.positions import earlier
 from forebay.runtime.replacing import differences
 from forebay.runtime.results import Result
 from forebay.runtime.settings import changes_answers, from_outside
-from forebay.runtime.sources import Sources, told
+from forebay.runtime.sources import Sources, found_columns
 from forebay.runtime.status import Listing, QueryStatus, SourceLag, SourceStatus
 from forebay.runtime.views import REPORT_S, Views
 from forebay.views.changes import Subscription
@@ -252,7 +252,7 @@ class Session:
         kept = self._sources.peek(statement.name).options.without_effect()
         notes = [f"note: '{key}' is kept, but this version does not act on it yet" for key in kept]
         if discovered is not None:
-            notes = [*told(discovered), *notes]
+            notes = [*found_columns(discovered), *notes]
         elif created:
             notes = [*self._sources.peek(statement.name).notes(), *notes]
         done = f"source {statement.name} {'created' if created else 'exists already'}"

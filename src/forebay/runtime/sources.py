@@ -205,7 +205,7 @@ class Sources(KnownSources):
         given = {key: value.text for key, value in statement.options.items()}
         kind = self._registry.get(statement.connector)
         if statement.spelling == "from":
-            # F-SCHEMA-010 writes no group; F025's WITH spelling requires one.
+            # ON ERROR's short spelling names no group; WITH (…) requires one.
             given = kind.with_defaults(statement.name, given)
         return SourceConfig(statement.name, statement.connector, given, columns)
 
@@ -304,7 +304,7 @@ class Sources(KnownSources):
             self._open.pop(name).close()
 
 
-def told(discovered: Discovered) -> list[str]:
+def found_columns(discovered: Discovered) -> list[str]:
     """What was found, for people, in words that can be pasted into a statement."""
     columns = ", ".join(
         f"{field.name} {sql.type_name(field.type)}{'' if field.nullable else ' NOT NULL'}"

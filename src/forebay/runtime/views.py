@@ -214,7 +214,7 @@ class Views:
         return notes
 
     def recount(self, queries: Iterable[RunningQuery]) -> None:
-        """Count the batches that are done but were not counted, because a process ended before Spark told of them."""
+        """Count the batches that are done but were not counted, because a process ended before Spark reported them."""
         for query in queries:
             recount(self._catalog, query)
 
@@ -428,7 +428,7 @@ class Views:
         shutil.rmtree(self.paths(name).root, ignore_errors=True)
 
     def stop_all(self) -> None:
-        """Stop every query between two batches. All are told first, so that they finish side by side."""
+        """Stop every query between two batches. All hear of it first, so that they finish side by side."""
         for query in self.running.values():
             query.paths.drain.touch()
         for query in self.running.values():

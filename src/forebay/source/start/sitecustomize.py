@@ -9,7 +9,7 @@ The workers in which Spark makes a source and plans are forked from daemons that
 that read (`source/daemon.py`). What a daemon has imported, none of them imports again.
 
 Spark hangs up when it gives a task up or ends. A worker that still had something to say would print a traceback into
-the terminal of somebody who has been told why already.
+the terminal of somebody who knows why already.
 
 The folder of this file is on the path of these processes only (`runtime/spark.py`).
 """
