@@ -35,11 +35,11 @@ from benchmarks.sessions import PeerSession
 from benchmarks.shapes import COLUMNS
 from forebay.connectors.contract import SourceConfig
 from forebay.deadletter.bulk import BulkLetters
+from forebay.deadletter.destinations import Destination
+from forebay.deadletter.letter_topic import ensure_topic
 from forebay.deadletter.limiter import SharedLimiter
 from forebay.deadletter.policy import ErrorPolicy
 from forebay.deadletter.router import Router
-from forebay.deadletter.topic import ensure_topic
-from forebay.deadletter.writer import Destination
 from forebay.devstack import DevStack
 from forebay.kafka.connector import KafkaSource
 

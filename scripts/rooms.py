@@ -35,9 +35,9 @@ WITHOUT_SPARK = (
 
 # The modules that import PySpark when they run, and there are no others.
 SPARK = frozenset({
-    "forebay.source.daemon", "forebay.source.datasource", "forebay.source.needed", "forebay.source.spark_types",
+    "forebay.source.worker_daemon", "forebay.source.datasource", "forebay.source.needed", "forebay.source.spark_types",
     "forebay.source.stream",
-    "forebay.runtime.changelog", "forebay.runtime.collect", "forebay.runtime.events", "forebay.runtime.failures",
+    "forebay.runtime.changelog", "forebay.runtime.collect", "forebay.runtime.events", "forebay.runtime.spark_failures",
     "forebay.runtime.progress", "forebay.runtime.query", "forebay.runtime.spark", "forebay.runtime.views",
 })  # fmt: skip
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 from deltalake import write_deltalake
 
 from forebay.catalog import Catalog
-from forebay.catalog.store import Definition
+from forebay.catalog.catalog import Definition
 from forebay.views.paths import paths_of
 
 

@@ -10,7 +10,7 @@ import psutil
 
 from benchmarks.peers.contract import Sample
 
-DAEMONS = {"pyspark.daemon", "forebay.source.daemon"}
+DAEMONS = {"pyspark.daemon", "forebay.source.worker_daemon"}
 READER = "pyspark.worker"  # the argument of the daemon whose children run tasks; others analyse plans
 PLANNER = "pyspark.sql.streaming.python_streaming_source_runner"
 

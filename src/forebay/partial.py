@@ -1,4 +1,4 @@
-"""What a source adds up of its rows before Spark does: planned in `sql/partial.py`, done in `source/partials.py`."""
+"""What a source adds up of its rows before Spark does: planned in `sql/partial_plan.py`, done in `source/partials.py`."""
 
 from __future__ import annotations
 

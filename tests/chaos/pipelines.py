@@ -13,7 +13,10 @@ from pathlib import Path
 import psutil
 from waiting import eventually
 
-DAEMONS = {"pyspark.daemon", "forebay.source.daemon"}  # which fork Python workers, PySpark's own and ours
+DAEMONS = {
+    "pyspark.daemon",
+    "forebay.source.worker_daemon",
+}  # which fork Python workers, PySpark's own and ours
 
 
 class Pipeline:

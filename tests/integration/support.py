@@ -20,7 +20,7 @@ from forebay import column_types as types
 from forebay.connectors.contract import RejectedRecord, SourceConfig, SourceConnector
 from forebay.deadletter.letter import Letter
 from forebay.devstack import DevStack
-from forebay.devstack.registry import RegistryServer
+from forebay.devstack.registry_service import RegistryServer
 from forebay.devstack.stack import start_all
 from forebay.kafka.connector import KafkaSource
 

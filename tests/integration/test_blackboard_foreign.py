@@ -17,7 +17,8 @@ from prometheus_client import CollectorRegistry, generate_latest
 from support import Cluster, unique
 from waiting import eventually, until
 
-from forebay.blackboard import Artifact, KafkaBlackboardStore, Orchestrator, RetryPolicy, feed, replay
+from forebay.blackboard import Artifact, KafkaBlackboardStore, Orchestrator, RetryPolicy, replay
+from forebay.blackboard import index_feed as feed
 from forebay.blackboard.index import Index
 from forebay.devstack import DevStack
 from forebay.errors import IndexBehindError

@@ -20,7 +20,9 @@ from forebay.blackboard import (
     ConsumptionRecord,
     FilterConfig,
     KafkaBlackboardStore,
-    feed,
+)
+from forebay.blackboard import (
+    index_feed as feed,
 )
 from forebay.blackboard.artifact import PlainCodec
 from forebay.errors import (

@@ -12,11 +12,11 @@ from confluent_kafka import Message
 from support import Cluster, kafka_source
 
 from forebay.deadletter.bulk import BulkLetters
+from forebay.deadletter.destinations import KafkaDestination
 from forebay.deadletter.letter import Letter
 from forebay.deadletter.limiter import SharedLimiter
 from forebay.deadletter.policy import ErrorPolicy
 from forebay.deadletter.router import Router
-from forebay.deadletter.writer import KafkaDestination
 from forebay.devstack import DevStack
 from forebay.errors import DeadLetterError, UnknownTopicError, UnreachableError
 from forebay.kafka.connector import KafkaSource

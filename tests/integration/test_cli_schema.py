@@ -18,7 +18,7 @@ from confluent_kafka.schema_registry import (
     ServerConfig,
 )
 
-from forebay.devstack.registry import RegistryServer
+from forebay.devstack.registry_service import RegistryServer
 from forebay.devstack.stack import start_all
 
 ID = {"name": "id", "type": "long"}

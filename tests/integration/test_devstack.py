@@ -24,12 +24,12 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from waiting import eventually
 
 from forebay.devstack import DevStack, service
+from forebay.devstack.artifact_cache import is_complete
 from forebay.devstack.artifacts import KAFKA, load_set
 from forebay.devstack.broker import Broker
-from forebay.devstack.cache import is_complete
 from forebay.devstack.download import resolve
 from forebay.devstack.ports import HOST, free_ports
-from forebay.devstack.registry import RegistryServer
+from forebay.devstack.registry_service import RegistryServer
 from forebay.devstack.service import Service
 from forebay.errors import StackNotRunningError, StackStartError
 

@@ -26,8 +26,8 @@ from terminals import terminal
 from waiting import eventually, until
 
 from forebay.deadletter.letter import Letter
+from forebay.deadletter.letterbox import Letterbox, LetterReader, Place
 from forebay.deadletter.outcomes import Outcomes
-from forebay.deadletter.reader import Letterbox, LetterReader, Place
 from forebay.errors import NoColumnsError, OptionConflictError, OptionValueError
 from forebay.kafka.options import KAFKA
 from forebay.pool import Record, tracing

@@ -299,7 +299,7 @@ def test_workers_are_forked_from_a_daemon_that_has_the_source_loaded(db: Session
     for process in psutil.Process().children(recursive=True):
         with contextlib.suppress(psutil.NoSuchProcess):  # workers come and go
             daemons.add(tuple(process.cmdline()[-2:]))
-    assert ("forebay.source.daemon", "pyspark.worker") in daemons
+    assert ("forebay.source.worker_daemon", "pyspark.worker") in daemons
     drop(db, source)
 
 

@@ -14,11 +14,11 @@ from tests.property.avro_evolution import Pair, resolved, tables, write
 from tests.property.bits import kinds, rows_in_bits
 
 from forebay.formats import Decoded, RefusalKind
+from forebay.formats.arrow_batches import decode_each
 from forebay.formats.avro_datum import read_datum
 from forebay.formats.avro_plan import Plan, compile_resolved
 from forebay.formats.avro_schema import parse
 from forebay.formats.avro_values import convert_record
-from forebay.formats.batches import decode_each
 from forebay.formats.framed import Lesson
 from forebay.formats.framing import HEADER, schema_id
 from forebay.native import native

@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 
 from forebay.blackboard import Artifact, FilterConfig
 from forebay.blackboard.artifact import PlainCodec, decode, encode
+from forebay.blackboard.board_topics import BoardTopics
 from forebay.blackboard.index import Fed, Index
 from forebay.blackboard.options import bind
 from forebay.blackboard.queries import Queries
 from forebay.blackboard.records import partition_key
 from forebay.blackboard.stats import Refusals
-from forebay.blackboard.topics import BoardTopics
 
 TOPICS = BoardTopics.of(bind({"topic.prefix": "t."}))
 IDS = {name: f"id-of-{name}" for name in TOPICS.indexed}

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from tests.property.bits import kinds, rows_in_bits
 
 from forebay import column_types as types
+from forebay.formats.arrow_batches import decode_each
 from forebay.formats.avro_plan import compile_plan
-from forebay.formats.batches import decode_each
 from forebay.formats.contract import RefusalKind
 from forebay.formats.framed import Lesson
 from forebay.formats.framing import HEADER, schema_id

@@ -16,11 +16,11 @@ import pytest
 from deltalake import DeltaTable
 from homes import finished_view
 
-from forebay.answers import tables
+from forebay.answers import view_tables as tables
 from forebay.answers.answer import answer
 from forebay.answers.question import NeedsSpark
-from forebay.answers.tables import Table, view_table
-from forebay.runtime.settings import changes_answers, from_outside
+from forebay.answers.view_tables import Table, view_table
+from forebay.runtime.session_settings import changes_answers, from_outside
 from forebay.sql import parse_one
 from forebay.views.paths import paths_of
 

@@ -13,12 +13,12 @@ import pytest
 
 from forebay import column_types as types
 from forebay.errors import OptionValueError, UnsupportedSqlError
+from forebay.formats.arrow_batches import decode_each
 from forebay.formats.avro_datum import read_datum
 from forebay.formats.avro_default import zigzag
 from forebay.formats.avro_plan import compile_resolved
 from forebay.formats.avro_schema import parse
 from forebay.formats.avro_values import convert_record
-from forebay.formats.batches import decode_each
 from forebay.formats.framed import Lesson
 from forebay.native import native
 

@@ -15,11 +15,11 @@ from foreign_records import GOOD, KEYS, KINDS, foreign, good
 
 from forebay.blackboard import Artifact
 from forebay.blackboard.artifact import PlainCodec, decode, decode_fields, encode
+from forebay.blackboard.board_topics import BoardTopics
 from forebay.blackboard.index import Fed, Index
 from forebay.blackboard.options import bind, node_name
 from forebay.blackboard.retries import job_of
 from forebay.blackboard.stats import Refusals
-from forebay.blackboard.topics import BoardTopics
 from forebay.errors import ArtifactError, DeniedOptionError, OptionConflictError, UnknownOptionError
 
 

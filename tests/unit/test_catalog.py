@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from forebay.catalog import BatchRecord, Catalog, Definition, QueryState
-from forebay.catalog.store import BATCHES_KEPT, HISTORY_KEPT
+from forebay.catalog.catalog import BATCHES_KEPT, HISTORY_KEPT
 from forebay.connectors.contract import Stretch
 from forebay.home_tables import LOST_KEPT
 

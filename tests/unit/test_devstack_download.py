@@ -15,8 +15,8 @@ import pytest
 
 from forebay.devstack import artifacts, download, ivy
 from forebay.devstack.archive import unpack
+from forebay.devstack.artifact_cache import is_complete, locked, publish, write_manifest
 from forebay.devstack.artifacts import KAFKA, REGISTRY, ArtifactSet, MavenFile, load_set
-from forebay.devstack.cache import is_complete, locked, publish, write_manifest
 from forebay.errors import ChecksumError, DownloadError, JavaMissingError
 from forebay.jvm.java import find_java, major_version
 

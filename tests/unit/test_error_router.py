@@ -10,12 +10,12 @@ import pytest
 from made import a_letter
 
 from forebay.connectors.contract import RawRecord, RejectedRecord, SourceBatch, Stretch
+from forebay.deadletter.destinations import FileDestination, MemoryDestination
 from forebay.deadletter.letter import Letter
 from forebay.deadletter.limiter import SharedLimiter
 from forebay.deadletter.policy import ErrorPolicy, SourceFolder
 from forebay.deadletter.report import Report
 from forebay.deadletter.router import EXAMPLES, Router
-from forebay.deadletter.writer import FileDestination, MemoryDestination
 from forebay.errors import BadRecordError, OptionError, TooManyErrorsError
 from forebay.kafka.offsets import KafkaSplit, Range
 

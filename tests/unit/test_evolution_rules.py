@@ -11,10 +11,10 @@ from tests.protobuf_support import columns
 
 from forebay import column_types as types
 from forebay.errors import NewFieldsError, OptionConflictError, UnsupportedSqlError, from_text
-from forebay.formats.evolution import merged
 from forebay.formats.json_schema import json_schema_columns
 from forebay.formats.registered_columns import columns_of, differences, renamed
 from forebay.formats.schema_diff import column_changes, in_a_line
+from forebay.formats.schema_evolution import merged
 from forebay.kafka.options import KAFKA
 from forebay.registry import RegisteredSchema
 

@@ -13,7 +13,7 @@ from pyspark.sql.worker.plan_data_source_read import records_to_arrow_batches
 from forebay import column_types as types
 from forebay.errors import UnsupportedSqlError
 from forebay.formats import FORMATS, RefusalKind, decoder
-from forebay.formats.batches import decode_all, decode_each
+from forebay.formats.arrow_batches import decode_all, decode_each
 from forebay.formats.debezium_format import CHANGE
 from forebay.source.spark_types import from_spark, to_spark
 

@@ -44,6 +44,6 @@ def test_an_option_of_another_system_is_refused_with_ours(key: str, remedy: str)
 
 def test_what_is_written_here_is_known_here() -> None:
     """No remedy names an option that there is not."""
-    from forebay.kafka.elsewhere import _RENAMED
+    from forebay.kafka.other_clients import _RENAMED
 
     assert [name for name in _RENAMED.values() if name not in KAFKA] == []

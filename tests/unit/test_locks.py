@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from forebay import locks
-from forebay.devstack.cache import locked
+from forebay.devstack.artifact_cache import locked
 from forebay.errors import AlreadyRunningError
 from forebay.runtime.lock import ViewLock
 

@@ -24,16 +24,16 @@ from forebay.errors import BadRecordError, HandlerTimeoutError, OptionConflictEr
 from forebay.kafka.producer import OutgoingRecord
 from forebay.pool import Record
 from forebay.pool.adaptive import Adaptive
-from forebay.pool.batches import BatchCrew
-from forebay.pool.commits import Commits
+from forebay.pool.batch_crew import BatchCrew
 from forebay.pool.committer import Committer
 from forebay.pool.crew import TURN_S, Crew, Order
 from forebay.pool.failures import FailurePolicy, Verdict
+from forebay.pool.handler_threads import DaemonThreads
 from forebay.pool.handlers import Adapted
 from forebay.pool.lease import Lease
 from forebay.pool.loop import run
 from forebay.pool.options import bind
-from forebay.pool.threads import DaemonThreads
+from forebay.pool.plain_commits import Commits
 
 # -- order -------------------------------------------------------------------------------------------
 
@@ -296,7 +296,7 @@ def test_threads_are_no_more_than_asked_for_and_a_failure_is_the_callers() -> No
 
 
 def test_a_hanging_thread_does_not_keep_the_program_from_ending() -> None:
-    code = "import time; from forebay.pool.threads import DaemonThreads; DaemonThreads(1).submit(time.sleep, 600); print('end')"
+    code = "import time; from forebay.pool.handler_threads import DaemonThreads; DaemonThreads(1).submit(time.sleep, 600); print('end')"
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
     )

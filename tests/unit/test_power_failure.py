@@ -16,8 +16,8 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 import forebay
 from forebay import sql
+from forebay.deadletter.destinations import FileDestination
 from forebay.deadletter.letter import Letter
-from forebay.deadletter.writer import FileDestination
 from forebay.errors import CheckpointError
 from forebay.files import Draft, make_folder, write_whole
 from forebay.views import table as table_module

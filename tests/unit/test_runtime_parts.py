@@ -37,13 +37,13 @@ from forebay.errors import (
     UnsupportedSqlError,
 )
 from forebay.runtime import checkpoints
-from forebay.runtime.commits import GroupCommitter
 from forebay.runtime.definitions import view_statement
+from forebay.runtime.group_commits import GroupCommitter
 from forebay.runtime.lock import ViewLock
 from forebay.runtime.placing import placed
-from forebay.runtime.positions import earlier
 from forebay.runtime.query import RunningQuery
 from forebay.runtime.results import Result
+from forebay.runtime.view_positions import earlier
 from forebay.sql import parse_one, plan
 from forebay.views.paths import ViewPaths
 

@@ -75,5 +75,7 @@ def test_a_daemon_of_spark_imports_once_what_its_workers_need() -> None:
 @pytest.mark.parametrize(("error", "told"), [("BrokenPipeError", False), ("ValueError", True)])
 def test_a_worker_that_spark_hung_up_on_prints_no_traceback(error: str, told: bool) -> None:
     code = f"import sys, traceback; sys.stderr = sys.stdout\ntry: raise {error}\nexcept Exception: traceback.print_exc()"
-    assert ("Traceback" in said(code, START, arguments=("forebay.source.daemon", "pyspark.worker"))) is told
+    assert (
+        "Traceback" in said(code, START, arguments=("forebay.source.worker_daemon", "pyspark.worker"))
+    ) is told
     assert "Traceback" in said(code, START)

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from forebay.blackboard.board_topics import BoardTopics
 from forebay.blackboard.index import FORM, Index
 from forebay.blackboard.options import bind
-from forebay.blackboard.topics import BoardTopics
 from forebay.catalog import Catalog, Definition, QueryState
 from forebay.connectors.contract import Stretch
 from forebay.deadletter.identity import Identity

@@ -7,11 +7,11 @@ from typing import Any
 
 import pyarrow as pa
 
+from forebay.answers.evaluate import run
 from forebay.answers.question import NeedsSpark, Question
 from forebay.answers.reading import read
-from forebay.answers.run import run
-from forebay.answers.tables import Table
-from forebay.answers.types import check_known, schema_as_spark_returns
+from forebay.answers.spark_returns import check_known, schema_as_spark_returns
+from forebay.answers.view_tables import Table
 
 
 @dataclass(frozen=True)

@@ -13,10 +13,10 @@ import pyarrow as pa
 from pyarrow import types
 from sqlglot import exp
 
-from forebay.answers.columns import TableColumns
 from forebay.answers.question import AnswerColumn, Grouping, NeedsSpark, Question, SortKey, Total
+from forebay.answers.spark_returns import is_scalar
 from forebay.answers.totals import result_type
-from forebay.answers.types import is_scalar
+from forebay.answers.view_columns import TableColumns
 from forebay.condition import Condition
 from forebay.sql.conditions import Conditions, is_column
 

@@ -16,7 +16,7 @@ from pyarrow import types
 
 from forebay.answers.ordering import rank, same, unrank
 from forebay.answers.question import Grouping, NeedsSpark, Total
-from forebay.answers.types import is_scalar, sql_name
+from forebay.answers.spark_returns import is_scalar, sql_name
 
 _DIGITS = 38
 _CONTEXT = Context(prec=80)  # digits; Python would round to 28

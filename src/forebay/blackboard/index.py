@@ -22,10 +22,10 @@ from typing import TYPE_CHECKING, Any
 
 from forebay import locks
 from forebay.blackboard.artifact import decode_fields, micros
+from forebay.blackboard.board_topics import TOMBSTONE_MS, BoardTopics
 from forebay.blackboard.records import AGENT, CONSUMPTION, MARK, consumption_key
 from forebay.blackboard.shapes import parse_quickly
 from forebay.blackboard.stats import Refusals
-from forebay.blackboard.topics import TOMBSTONE_MS, BoardTopics
 from forebay.errors import AlreadyRunningError, ArtifactError
 from forebay.kafka.partitions import TopicPartition
 from forebay.sqlite import rebuild, transaction

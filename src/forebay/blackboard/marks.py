@@ -12,8 +12,8 @@ import time
 from itertools import islice
 from typing import Any
 
-from forebay.blackboard.feed import IndexFeed
 from forebay.blackboard.index import Index
+from forebay.blackboard.index_feed import IndexFeed
 from forebay.blackboard.records import processed_key
 from forebay.blackboard.retries import RecordPlace
 from forebay.kafka.producer import OutgoingRecord

@@ -27,16 +27,16 @@ from forebay.blackboard import telemetry
 from forebay.blackboard.agent_keywords import AgentKeywords
 from forebay.blackboard.agents import AgentHandler, AgentSubscription, output, types_of
 from forebay.blackboard.artifact import ConsumptionRecord, decode
+from forebay.blackboard.board_writer import HEADROOM, PARTITIONER, most_bytes
 from forebay.blackboard.metrics import AgentCollector
 from forebay.blackboard.options import OWN
 from forebay.blackboard.retries import Job, RetryPolicy, agent_of, headers_of, job_of, letter_of
 from forebay.blackboard.shapes import parse_quickly, text
 from forebay.blackboard.stats import OrchestratorStats
 from forebay.blackboard.store import KafkaBlackboardStore
-from forebay.blackboard.writer import HEADROOM, PARTITIONER, most_bytes
+from forebay.deadletter.letter_topic import ensure_topic
 from forebay.deadletter.policy import ErrorPolicy
 from forebay.deadletter.stacktrace import logged_frames
-from forebay.deadletter.topic import ensure_topic
 from forebay.errors import ArtifactError, BlackboardError, OutputError
 from forebay.kafka.producer import OutgoingRecord
 from forebay.keywords import shown

@@ -24,8 +24,10 @@ from uuid import UUID
 
 from forebay.blackboard import telemetry
 from forebay.blackboard.artifact import Codec, Document, PlainCodec, encode, iso
-from forebay.blackboard.feed import IndexFeed
+from forebay.blackboard.board_topics import BoardTopics, ensure_retry_topics, ensure_topics
+from forebay.blackboard.board_writer import HEADROOM, Placed, TransactionalWriter, Writer, most_bytes
 from forebay.blackboard.index import Index
+from forebay.blackboard.index_feed import IndexFeed
 from forebay.blackboard.keywords import BlackboardKeywords
 from forebay.blackboard.lag import Throttle
 from forebay.blackboard.marks import BoardMarks
@@ -34,8 +36,6 @@ from forebay.blackboard.options import BLACKBOARD, bind, node_name
 from forebay.blackboard.queries import Queries
 from forebay.blackboard.records import AGENT, CONSUMPTION, cloud_event, consumption_key, partition_key
 from forebay.blackboard.stats import BoardStats, Refusals
-from forebay.blackboard.topics import BoardTopics, ensure_retry_topics, ensure_topics
-from forebay.blackboard.writer import HEADROOM, Placed, TransactionalWriter, Writer, most_bytes
 from forebay.errors import ArtifactError, StoreClosedError
 from forebay.kafka.producer import OutgoingRecord
 from forebay.keywords import shown

@@ -98,7 +98,7 @@ def ls(
             show_rows([_plain(entry) for entry in rows], output)
             return
         if rows:
-            from forebay.cli.letters import draw_list
+            from forebay.cli.letter_views import draw_list
 
             draw_list(rows, len(chosen) > 1, Console())
         if count > len(rows):
@@ -126,7 +126,7 @@ def show(
         with _watched(letters) as reading:
             found = reading.explain(id)
         if output is OutputFormat.TABLE:
-            from forebay.cli.letters import draw
+            from forebay.cli.letter_views import draw
 
             draw(found, Console())
             return
@@ -157,7 +157,7 @@ def stats(
 
     Examples: forebay dlq stats · forebay dlq stats -s orders -w "state = 'open'" -o json
     """
-    from forebay.cli.letters import draw_stats, stats_rows
+    from forebay.cli.letter_views import draw_stats, stats_rows
 
     with _opened(home) as at:
         chosen = [
@@ -368,7 +368,7 @@ def _opened(home: Path) -> Home:
 
 @contextmanager
 def _watched(letters: DeadLetters) -> Iterator[DeadLetters]:
-    from forebay.cli.progress import Waiting
+    from forebay.cli.progress_bar import Waiting
 
     with Waiting(f"reading letters of {letters.source}") as waiting:
         yield letters.watched_by(waiting)

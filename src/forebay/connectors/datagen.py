@@ -33,7 +33,7 @@ from forebay.connectors.contract import (
     Split,
 )
 from forebay.errors import ConnectorStateError, OptionValueError, UnsupportedSqlError
-from forebay.formats.batches import readable
+from forebay.formats.arrow_batches import readable
 from forebay.options import TEXT, Option, OptionTable, PassThrough, fraction, integer
 
 BLOCK = 1024  # rows are made a block at a time, each block from a generator of its own

@@ -13,9 +13,9 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from forebay.connectors.contract import Stretch
+from forebay.deadletter.destinations import PATIENCE_MS, SAY_S, KafkaDestination
 from forebay.deadletter.letter import Letter
 from forebay.deadletter.policy import ErrorPolicy
-from forebay.deadletter.writer import PATIENCE_MS, SAY_S, KafkaDestination
 from forebay.kafka.settings import connection_settings, from_native, native_settings
 from forebay.native import native, stretches
 from forebay.options import Options

@@ -16,9 +16,9 @@ from forebay import locks
 from forebay.deadletter.entry import Condition, Entry, batch_of, everything, schema
 from forebay.deadletter.identity import Identity
 from forebay.deadletter.letter import Letter
+from forebay.deadletter.letterbox import Letterbox, LetterReader, Place, Progress, silent
 from forebay.deadletter.outcomes import LetterState, Outcomes, mark_of
 from forebay.deadletter.owners import Owner
-from forebay.deadletter.reader import Letterbox, LetterReader, Place, Progress, silent
 from forebay.deadletter.repair import Repair, checked, function, merge_patch
 from forebay.deadletter.stats import LetterStats, count
 from forebay.errors import (

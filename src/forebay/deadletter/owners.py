@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from forebay.deadletter.entry import Entry
 from forebay.deadletter.letter import Letter
-from forebay.deadletter.reader import Letterbox, Place, Progress
+from forebay.deadletter.letterbox import Letterbox, Place, Progress
 from forebay.deadletter.whole import RecordGoneError, whole
 from forebay.errors import MissingOptionError, UnsupportedSqlError
 from forebay.kafka.admin import Cluster

@@ -14,12 +14,12 @@ from dataclasses import dataclass, field
 from confluent_kafka import Message
 
 from forebay.connectors.contract import SourceConfig, Stretch
+from forebay.deadletter.destinations import Destination
+from forebay.deadletter.letterbox import Progress, read_records, silent
 from forebay.deadletter.outcomes import mark_of
 from forebay.deadletter.policy import ErrorPolicy
-from forebay.deadletter.reader import Progress, read_records, silent
 from forebay.deadletter.router import letter
 from forebay.deadletter.seen import Seen
-from forebay.deadletter.writer import Destination
 from forebay.kafka.admin import Cluster
 from forebay.kafka.offsets import Range
 from forebay.kafka.rows import RowDecoder

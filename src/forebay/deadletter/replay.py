@@ -23,6 +23,7 @@ from forebay.connectors.contract import RejectedRecord
 from forebay.deadletter.entry import Condition, Entry, everything
 from forebay.deadletter.identity import Identity
 from forebay.deadletter.letter import REPLAY_ID, REPLAYED_FROM, Letter
+from forebay.deadletter.letterbox import LetterReader, Progress, read_records, silent
 from forebay.deadletter.outcomes import (
     Intent,
     LetterState,
@@ -30,7 +31,6 @@ from forebay.deadletter.outcomes import (
     Sent,
     mark_of,
 )
-from forebay.deadletter.reader import LetterReader, Progress, read_records, silent
 from forebay.deadletter.repair import Repair, RepairError
 from forebay.deadletter.whole import RecordGoneError, whole
 from forebay.errors import ForebayError, OffsetOutOfRangeError, ReplayFailedError, UnknownTopicError

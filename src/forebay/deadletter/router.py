@@ -16,11 +16,11 @@ from forebay.connectors.contract import RejectedRecord, SourceBatch, Split, Stre
 from forebay.deadletter import breaker
 from forebay.deadletter.breaker import Health
 from forebay.deadletter.bulk import BulkLetters
+from forebay.deadletter.destinations import Destination
 from forebay.deadletter.ledger import joined
 from forebay.deadletter.letter import Letter
 from forebay.deadletter.limiter import SharedLimiter
 from forebay.deadletter.policy import ErrorPolicy
-from forebay.deadletter.writer import Destination
 from forebay.errors import BadRecordError, TooManyErrorsError
 
 EXAMPLES = 3

@@ -9,7 +9,7 @@ from confluent_kafka import Message
 
 from forebay.deadletter.identity import Identity
 from forebay.deadletter.letter import Letter
-from forebay.deadletter.reader import read_records
+from forebay.deadletter.letterbox import read_records
 from forebay.errors import UnknownTopicError
 from forebay.kafka.admin import Cluster
 from forebay.kafka.offsets import Range

@@ -13,14 +13,14 @@ from pathlib import Path
 import psutil
 
 from forebay.devstack import state
+from forebay.devstack.artifact_cache import locked
 from forebay.devstack.artifacts import KAFKA, REGISTRY, load_set
 from forebay.devstack.broker import Broker
-from forebay.devstack.cache import locked
 from forebay.devstack.download import resolve
+from forebay.devstack.download_progress import say
 from forebay.devstack.ports import HOST, is_free
 from forebay.devstack.process import STOP_SECONDS
-from forebay.devstack.progress import say
-from forebay.devstack.registry import RegistryServer, url
+from forebay.devstack.registry_service import RegistryServer, url
 from forebay.devstack.service import Service
 from forebay.devstack.stack import each, start_all
 from forebay.devstack.state import ServiceState

@@ -10,9 +10,9 @@ from pathlib import Path
 from forebay.cache import cache_root
 from forebay.devstack import ivy
 from forebay.devstack.archive import unpack
+from forebay.devstack.artifact_cache import is_complete, locked, publish, write_manifest
 from forebay.devstack.artifacts import ArtifactSet, MavenFile
-from forebay.devstack.cache import is_complete, locked, publish, write_manifest
-from forebay.devstack.progress import download_progress, say
+from forebay.devstack.download_progress import download_progress, say
 from forebay.errors import ChecksumError, DownloadError
 
 

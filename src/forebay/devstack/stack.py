@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from forebay.devstack.artifacts import load_set
 from forebay.devstack.broker import Broker
 from forebay.devstack.download import resolve
-from forebay.devstack.registry import RegistryServer
+from forebay.devstack.registry_service import RegistryServer
 from forebay.devstack.service import Service
 from forebay.errors import StackNotRunningError
 

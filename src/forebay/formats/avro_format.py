@@ -13,11 +13,11 @@ from typing import Any
 import pyarrow as pa
 
 from forebay.errors import MissingOptionError
+from forebay.formats.arrow_batches import decode_each, readable
 from forebay.formats.avro_datum import read_datum
 from forebay.formats.avro_plan import compile_plan
 from forebay.formats.avro_schema import FILE_OPTION, OPTION, written_schema
 from forebay.formats.avro_values import convert_record
-from forebay.formats.batches import decode_each, readable
 from forebay.formats.contract import Decoded
 from forebay.formats.refusal import check_present
 

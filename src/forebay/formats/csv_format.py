@@ -9,10 +9,10 @@ from typing import Any
 import pyarrow as pa
 
 from forebay.errors import OptionConflictError, OptionValueError
-from forebay.formats.batches import decode_each, readable
+from forebay.formats.arrow_batches import decode_each, readable
 from forebay.formats.contract import NO_MORE, Decoded
 from forebay.formats.refusal import RefusedError, check_present, malformed, mismatch, shorten
-from forebay.formats.text import text_converter
+from forebay.formats.text_fields import text_converter
 
 _LONGEST_FIELD = 2**31 - 1
 

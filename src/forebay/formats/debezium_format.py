@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from forebay import column_types as types
 from forebay.errors import UnsupportedSqlError
-from forebay.formats.batches import decode_all, decode_each, readable
+from forebay.formats.arrow_batches import decode_all, decode_each, readable
 from forebay.formats.case_mismatch import CaseCheck
 from forebay.formats.contract import NO_MORE, Decoded, RefusalKind
 from forebay.formats.debezium_types import Described

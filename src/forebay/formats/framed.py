@@ -17,16 +17,16 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from forebay.errors import RecordError, StatementError, UnsupportedSqlError
+from forebay.formats.arrow_batches import decode_each, readable
 from forebay.formats.avro_datum import read_datum
 from forebay.formats.avro_plan import AvroPlan, compile_resolved
 from forebay.formats.avro_schema import Avro, parse, written_schema
 from forebay.formats.avro_values import convert_record
-from forebay.formats.batches import decode_each, readable
 from forebay.formats.contract import Decoded, NativeLesson, RefusalKind
-from forebay.formats.evolution import Watch
 from forebay.formats.framing import HEADER, schema_id
 from forebay.formats.json_format import JsonDecoder
 from forebay.formats.refusal import RefusedError
+from forebay.formats.schema_evolution import Watch
 from forebay.registry import Origin, RegisteredSchema, newest, registry
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from forebay.formats.batches import decode_each, readable
+from forebay.formats.arrow_batches import decode_each, readable
 from forebay.formats.case_mismatch import CaseCheck
 from forebay.formats.contract import NO_MORE, Decoded
 from forebay.formats.json_text import parse_exact, parse_fast

@@ -16,7 +16,7 @@ from google.protobuf.descriptor import Descriptor
 from google.protobuf.message import DecodeError
 
 from forebay.errors import UnsupportedSqlError
-from forebay.formats.batches import decode_each, readable
+from forebay.formats.arrow_batches import decode_each, readable
 from forebay.formats.contract import Decoded, NativeLesson, RefusalKind
 from forebay.formats.protobuf_explain import explain
 from forebay.formats.protobuf_files import FilesError, add_files

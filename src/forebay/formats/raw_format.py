@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from forebay import column_types as types
 from forebay.errors import UnsupportedSqlError
-from forebay.formats.batches import decode_each, readable
+from forebay.formats.arrow_batches import decode_each, readable
 from forebay.formats.contract import NO_MORE, Decoded
 from forebay.formats.refusal import RefusedError, malformed, mismatch
 

@@ -11,11 +11,11 @@ import pyarrow as pa
 
 from forebay.errors import OptionConflictError, RecordError
 from forebay.formats.contract import Decoder, RefusalKind
-from forebay.formats.evolution import Watch
 from forebay.formats.framed import FramedDecoder
 from forebay.formats.protobuf_format import ProtobufDecoder
 from forebay.formats.protobuf_schema import MESSAGE, SOURCES, registered_files
 from forebay.formats.refusal import RefusedError, mismatch
+from forebay.formats.schema_evolution import Watch
 from forebay.registry import Origin, RegisteredSchema, registry
 
 REGISTERED = ("avro", "json", "protobuf")

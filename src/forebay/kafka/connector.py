@@ -201,12 +201,12 @@ class KafkaSource(SourceConnector):
             return ()
 
     def pinned(self) -> dict[str, str]:
-        from forebay.kafka.evolution import pinned
+        from forebay.kafka.source_evolution import pinned
 
         return pinned(self.options)
 
     def evolved(self, schema_id: int) -> SourceConfig:
-        from forebay.kafka.evolution import evolved
+        from forebay.kafka.source_evolution import evolved
 
         return evolved(self.config, self.options, schema_id)
 

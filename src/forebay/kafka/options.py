@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from forebay.errors import MissingOptionError, OptionConflictError, OptionValueError
-from forebay.kafka.elsewhere import written_here
+from forebay.kafka.other_clients import written_here
 from forebay.options import (
     ANY_TEXT,
     BOOLEAN,

@@ -12,7 +12,7 @@ from confluent_kafka import Message
 from forebay.connectors.contract import RawRecord, RejectedRecord, SourceBatch
 from forebay.errors import UnsupportedSqlError
 from forebay.formats import FORMATS, BadRecord, Decoded, Decoder, RefusalKind, decoder, key_decoder
-from forebay.formats.batches import readable
+from forebay.formats.arrow_batches import readable
 from forebay.formats.contract import Checked, NativeFormat, NativeLesson, Teacher
 from forebay.formats.registered import REGISTERED, registered_decoder
 from forebay.kafka.columns import CHANGE_LOG, HEADERS, layout

@@ -15,7 +15,7 @@ from typing import Any
 
 from forebay.errors import OptionConflictError
 from forebay.options import Options
-from forebay.pool.threads import DaemonThreads
+from forebay.pool.handler_threads import DaemonThreads
 
 log = logging.getLogger("forebay.pool")
 

@@ -33,8 +33,7 @@ from forebay.kafka.admin import Cluster
 from forebay.kafka.settings import CLIENT_LOG, consumer_settings
 from forebay.keywords import shown
 from forebay.pool.adaptive import Adaptive
-from forebay.pool.batches import BatchCrew
-from forebay.pool.commits import Commits
+from forebay.pool.batch_crew import BatchCrew
 from forebay.pool.committer import Committer
 from forebay.pool.crew import Crew, Order
 from forebay.pool.decoding import decoding, refusing
@@ -43,10 +42,11 @@ from forebay.pool.feed import PoolFeed, as_error
 from forebay.pool.handlers import Adapted, Handler
 from forebay.pool.heavy import heavy
 from forebay.pool.keywords import PoolKeywords
-from forebay.pool.letters import Letters
 from forebay.pool.loop import run as run_loop
 from forebay.pool.metrics import PoolCollector
 from forebay.pool.options import POOL, bind
+from forebay.pool.plain_commits import Commits
+from forebay.pool.pool_letters import Letters
 from forebay.pool.record import Record
 from forebay.pool.stats import PoolStats, stats_of
 from forebay.pool.tracing import traced

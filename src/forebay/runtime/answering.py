@@ -9,7 +9,7 @@ from typing import Any
 from forebay.answers.answer import Answer, answer
 from forebay.answers.question import NeedsSpark
 from forebay.answers.reading import one_table
-from forebay.answers.tables import Table, view_table
+from forebay.answers.view_tables import Table, view_table
 from forebay.catalog import Catalog
 from forebay.runtime.catalog_tables import CatalogTables
 from forebay.runtime.definitions import table_of_view

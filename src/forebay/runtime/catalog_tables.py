@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from forebay import sql
-from forebay.answers.tables import Table
+from forebay.answers.view_tables import Table
 from forebay.catalog import Catalog
 from forebay.deadletter.entry import schema as letter_schema
 from forebay.errors import UnsupportedSqlError

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from forebay import threads
-from forebay.runtime.failures import ours
+from forebay.runtime.spark_failures import ours
 
 if TYPE_CHECKING:
     import pyarrow as pa

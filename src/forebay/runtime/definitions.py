@@ -75,7 +75,7 @@ def describe_view(home: Path, catalog: Catalog, name: str, status: QueryStatus |
     """DESCRIBE VIEW; with its status, DESCRIBE EXTENDED VIEW."""
     import pyarrow as pa
 
-    from forebay.answers.types import sql_name
+    from forebay.answers.spark_returns import sql_name
     from forebay.sql.text import WEIGHT
 
     definition = defined(catalog, "view", name)

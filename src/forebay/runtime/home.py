@@ -148,7 +148,7 @@ class Home:
         from forebay.answers.question import NeedsSpark
         from forebay.runtime.answering import Answers
         from forebay.runtime.catalog_tables import CatalogTables
-        from forebay.runtime.settings import from_outside
+        from forebay.runtime.session_settings import from_outside
 
         tables = CatalogTables(self.path, self._catalog, self._sources, self._outcomes)
         try:

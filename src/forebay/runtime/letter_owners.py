@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING
 from forebay.catalog import Catalog
 from forebay.connectors.contract import SourceConnector
 from forebay.deadletter.entry import Entry
+from forebay.deadletter.letterbox import Letterbox, Place, Progress
 from forebay.deadletter.outcomes import mark_of
 from forebay.deadletter.owners import Owner, TopicOwner, cluster_of, complete, topic_options
-from forebay.deadletter.reader import Letterbox, Place, Progress
 from forebay.deadletter.seen import Seen
 from forebay.errors import OptionConflictError, UnsupportedSqlError
 from forebay.options import Options
 from forebay.runtime.known import KnownSources, unknown
 
 if TYPE_CHECKING:
+    from forebay.deadletter.destinations import Destination
     from forebay.deadletter.explain import Explanation, Judge
     from forebay.deadletter.recovery import RecoveryReport
-    from forebay.deadletter.writer import Destination
 
 # What decodes a record is imported where it is used: listing letters decodes none.
 
@@ -89,7 +89,7 @@ class SourceOwner:
         )
 
     def _destination(self) -> Destination:
-        from forebay.deadletter.writer import FileDestination, KafkaDestination
+        from forebay.deadletter.destinations import FileDestination, KafkaDestination
 
         if self.place.path is not None:
             return FileDestination(self.place.path, f"{self.name}-recovered-{uuid.uuid4().hex}")

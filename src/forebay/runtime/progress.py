@@ -20,7 +20,7 @@ from forebay import threads
 from forebay.catalog import Catalog
 from forebay.connectors.contract import Offsets
 from forebay.runtime import checkpoints
-from forebay.runtime.accounts import BatchToCount, count
+from forebay.runtime.counting import BatchToCount, count
 from forebay.runtime.events import BatchReport, Events, SourceReport
 from forebay.runtime.query import RunningQuery, by_source
 

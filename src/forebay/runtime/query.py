@@ -28,9 +28,9 @@ from forebay.errors import (
 )
 from forebay.runtime import changelog, checkpoints, events
 from forebay.runtime.events import BatchReport
-from forebay.runtime.failures import reason
 from forebay.runtime.lock import ViewLock
-from forebay.runtime.positions import earlier
+from forebay.runtime.spark_failures import reason
+from forebay.runtime.view_positions import earlier
 from forebay.telemetry.times import Times
 from forebay.views.paths import ViewPaths
 from forebay.views.table import ViewTable

@@ -27,20 +27,20 @@ from forebay.errors import (
 )
 from forebay.runtime.answering import Answers, explained, explained_by_spark
 from forebay.runtime.catalog_tables import CatalogTables
-from forebay.runtime.commits import GroupCommitter
 from forebay.runtime.describe import Describer
-from forebay.runtime.failures import ours
+from forebay.runtime.group_commits import GroupCommitter
 from forebay.runtime.health import HealthWatch
 from forebay.runtime.known import unknown
 from forebay.runtime.letter_owners import owner_of, owners_in
 from forebay.runtime.letter_statements import letter_statement
 from forebay.runtime.placing import placed
-from forebay.runtime.positions import earlier
 from forebay.runtime.replacing import differences
 from forebay.runtime.results import Result
-from forebay.runtime.settings import changes_answers, from_outside
+from forebay.runtime.session_settings import changes_answers, from_outside
 from forebay.runtime.sources import Sources, found_columns
+from forebay.runtime.spark_failures import ours
 from forebay.runtime.status import Listing, QueryStatus, SourceLag, SourceStatus
+from forebay.runtime.view_positions import earlier
 from forebay.runtime.views import REPORT_S, Views
 from forebay.views.changes import Subscription
 

@@ -17,8 +17,8 @@ from forebay.catalog import Catalog, Definition
 from forebay.column_types import DATE, TIMESTAMP, TIMESTAMP_NTZ
 from forebay.connectors.contract import Discovered, Offsets, SourceConfig, SourceConnector
 from forebay.connectors.registry import ConnectorRegistry
+from forebay.deadletter.letter_topic import check_topic, ensure_topic
 from forebay.deadletter.policy import ErrorPolicy, SourceFolder
-from forebay.deadletter.topic import check_topic, ensure_topic
 from forebay.errors import (
     ObjectExistsError,
     OptionValueError,

@@ -112,7 +112,7 @@ def start(master: str, conf: Mapping[str, str], warehouse: Path) -> SparkSession
     if local:
         # The default of 200 would mean 200 tasks for a batch of ten rows.
         settings["spark.sql.shuffle.partitions"] = str(_cores(master))
-        settings["spark.python.daemon.module"] = "forebay.source.daemon"
+        settings["spark.python.daemon.module"] = "forebay.source.worker_daemon"
         settings |= _sockets()
         # A micro-batch writes two files to its checkpoint. Hadoop's usual way starts a process to set the
         # permissions of each, and of a checksum that is thrown away: 50 ms a file that go for nothing.

@@ -19,7 +19,7 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from forebay import sql
-from forebay.answers.types import schema_as_spark_returns
+from forebay.answers.spark_returns import schema_as_spark_returns
 from forebay.catalog import Catalog, Definition, QueryState
 from forebay.connectors.contract import Offsets
 from forebay.errors import (
@@ -32,14 +32,14 @@ from forebay.errors import (
 )
 from forebay.files import make_folder, write_whole
 from forebay.runtime import changelog, checkpoints
-from forebay.runtime.accounts import recount
+from forebay.runtime.counting import recount
 from forebay.runtime.definitions import table_of_view, view_statement
 from forebay.runtime.known import unknown
 from forebay.runtime.lock import ViewLock
-from forebay.runtime.positions import earlier
 from forebay.runtime.query import RunningQuery
 from forebay.runtime.sources import Sources, check_name
 from forebay.runtime.status import views_over
+from forebay.runtime.view_positions import earlier
 from forebay.source.needed import adds_up_alike, needed_columns
 from forebay.source.stream import batch_frame, streaming_frame
 from forebay.views.options import BEGINNING, VIEW

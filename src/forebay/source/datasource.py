@@ -32,8 +32,8 @@ from forebay.source import accounts
 from forebay.source.spark_types import from_spark, to_spark
 
 if TYPE_CHECKING:
+    from forebay.deadletter.destinations import Destination
     from forebay.deadletter.router import Router
-    from forebay.deadletter.writer import Destination
 
 # What only a reading task needs is imported by it: the processes that plan are started anew for every query.
 
@@ -209,10 +209,10 @@ class _BatchReading:
         if self._errors is None or self._accounts is None:
             return None
         from forebay.deadletter.bulk import BulkLetters
+        from forebay.deadletter.destinations import FileDestination, KafkaDestination
         from forebay.deadletter.limiter import SharedLimiter
         from forebay.deadletter.policy import SourceFolder
         from forebay.deadletter.router import Router
-        from forebay.deadletter.writer import FileDestination, KafkaDestination
 
         folder = SourceFolder(Path(self._errors))
         policy = folder.read_policy()

@@ -1,4 +1,4 @@
-"""Adds up rows in the task that read them, as `sql/partial.py` planned it; Spark adds up the sums."""
+"""Adds up rows in the task that read them, as `sql/partial_plan.py` planned it; Spark adds up the sums."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ from forebay.sql.statements import (
     Watermark,
     query_text,
 )
-from forebay.sql.tables import tables
+from forebay.sql.table_names import tables
 from forebay.sql.text import WEIGHT
 
 if TYPE_CHECKING:

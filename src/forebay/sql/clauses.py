@@ -14,8 +14,8 @@ from sqlglot.tokens import TokenType
 
 from forebay.masking import masked
 from forebay.sql import ast
-from forebay.sql.elsewhere import format_remedy, instead_of, metadata_remedy, type_remedy
 from forebay.sql.faults import Fault, did_you_mean
+from forebay.sql.other_dialects import format_remedy, instead_of, metadata_remedy, type_remedy
 from forebay.sql.quotes import backticked, is_double_quoted
 
 _STRINGS = frozenset({TokenType.STRING, TokenType.RAW_STRING})

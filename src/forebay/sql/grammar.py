@@ -10,9 +10,9 @@ from sqlglot.tokens import Token, TokenType
 
 from forebay.sql import ast
 from forebay.sql.clauses import is_word
-from forebay.sql.elsewhere import create_remedy, foreign_words, format_remedy
 from forebay.sql.faults import did_you_mean
-from forebay.sql.letters import LETTER_VERBS
+from forebay.sql.letter_clauses import LETTER_VERBS
+from forebay.sql.other_dialects import create_remedy, foreign_words, format_remedy
 from forebay.sql.quotes import refuse_prefixed
 from forebay.sql.window_tables import WindowTableParser
 

@@ -13,12 +13,12 @@ from forebay.condition import Condition
 from forebay.errors import UnsupportedSqlError
 from forebay.partial import Partial
 from forebay.sql.ast import WindowTable
-from forebay.sql.outputs import bound_aliases
-from forebay.sql.partial import Help, help_with
+from forebay.sql.partial_plan import Help, help_with
 from forebay.sql.rewrite import Edit, apply, located, refuse
+from forebay.sql.select_outputs import bound_aliases
 from forebay.sql.shape import QueryShape, shape
 from forebay.sql.statements import Emit
-from forebay.sql.tables import rename_edits, tables
+from forebay.sql.table_names import rename_edits, tables
 from forebay.sql.windows import WindowKind, window_edits
 from forebay.sql.zsets import ChangeLog, Kept, weigh
 

@@ -9,9 +9,9 @@ from sqlglot import exp
 
 from forebay.errors import StatementError
 from forebay.sql.ast import EventWindow, WindowTable
-from forebay.sql.outputs import OutputColumn, outputs
 from forebay.sql.rewrite import refuse
-from forebay.sql.tables import resolve_cte
+from forebay.sql.select_outputs import OutputColumn, outputs
+from forebay.sql.table_names import resolve_cte
 from forebay.sql.windows import Window, WindowKind, group_window, in_scope, normal
 
 # Spark's aggregates that sqlglot knows no class for.

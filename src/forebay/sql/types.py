@@ -10,7 +10,7 @@ from sqlglot import exp
 
 from forebay import column_types as types
 from forebay.errors import UnsupportedSqlError
-from forebay.sql.elsewhere import instead_of, type_remedy
+from forebay.sql.other_dialects import instead_of, type_remedy
 from forebay.sql.text import identifier
 
 _Type = exp.DataType.Type

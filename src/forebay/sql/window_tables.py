@@ -14,7 +14,7 @@ from sqlglot.tokens import TokenType
 
 from forebay.sql.ast import EventWindow, WindowTable
 from forebay.sql.clauses import is_word
-from forebay.sql.letters import LetterParser
+from forebay.sql.letter_clauses import LetterParser
 from forebay.sql.positions import span
 
 _FUNCTIONS = ("TUMBLE", "HOP", "SESSION", "CUMULATE")

@@ -6,7 +6,7 @@ a zip: every process would compile PySpark anew, which takes a second of a core.
 lies inside the package, so that without the zip the same code is found, compiled already.
 
 The workers in which Spark makes a source and plans are forked from daemons that Spark chooses by itself, unlike those
-that read (`source/daemon.py`). What a daemon has imported, none of them imports again.
+that read (`source/worker_daemon.py`). What a daemon has imported, none of them imports again.
 
 Spark hangs up when it gives a task up or ends. A worker that still had something to say would print a traceback into
 the terminal of somebody who knows why already.
@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).parent
-DAEMONS = ("pyspark.daemon", "forebay.source.daemon")
+DAEMONS = ("pyspark.daemon", "forebay.source.worker_daemon")
 PLANNING = ("pyspark.sql.worker.create_data_source", "pyspark.sql.worker.plan_data_source_read")
 
 

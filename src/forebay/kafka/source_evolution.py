@@ -8,8 +8,8 @@ import pyarrow as pa
 
 from forebay.connectors.contract import SourceConfig
 from forebay.errors import OptionConflictError, UnsupportedSqlError
-from forebay.formats.evolution import Watch
 from forebay.formats.protobuf_schema import MESSAGE
+from forebay.formats.schema_evolution import Watch
 from forebay.kafka.columns import layout
 from forebay.options import Options
 from forebay.registry import newest, origin, registry

@@ -16,8 +16,8 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message
 
 from forebay.backoff import Backoff, with_backoff
+from forebay.blackboard.board_topics import BoardTopics
 from forebay.blackboard.index import Fed, Index
-from forebay.blackboard.topics import BoardTopics
 from forebay.errors import AuthError, ForebayError, IndexBehindError, UnreachableError
 from forebay.kafka.admin import Cluster, partitions_of
 from forebay.kafka.consumers import fetch

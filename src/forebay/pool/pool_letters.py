@@ -13,10 +13,10 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 from forebay.backoff import Backoff
+from forebay.deadletter.destinations import KafkaDestination
 from forebay.deadletter.letter import Letter
+from forebay.deadletter.letter_topic import check_topic, ensure_topic
 from forebay.deadletter.policy import ErrorPolicy
-from forebay.deadletter.topic import check_topic, ensure_topic
-from forebay.deadletter.writer import KafkaDestination
 from forebay.errors import ForebayError
 from forebay.options import Options
 from forebay.pool.record import Record

@@ -13,7 +13,7 @@ import pyarrow as pa
 from pyarrow import types
 from sqlglot import exp
 
-from forebay.answers.types import is_scalar
+from forebay.answers.spark_returns import is_scalar
 from forebay.column_types import TIMESTAMP
 from forebay.condition import Value
 

@@ -17,7 +17,7 @@ for name in (
     "forebay.source.filters",
     "forebay.source.partials",
     "forebay.deadletter.router",
-    "forebay.deadletter.writer",
+    "forebay.deadletter.destinations",
     "forebay.kafka.connector",
     "forebay.kafka.native_reader",
     "forebay.formats.json_format",
