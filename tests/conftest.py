@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,10 @@ EXAMPLES = int(os.environ.get("FOREBAY_EXAMPLES", "50"))
 SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
 settings.register_profile("forebay", deadline=None, suppress_health_check=SLOW, max_examples=EXAMPLES)
 settings.load_profile("forebay")
+
+# What a shell starts in the background ignores Ctrl-C, and so do its children; some tests press it.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # A test's Spark or broker lives for seconds: a compiler that takes half a minute to pay only takes cores from others.
 for name in ("SPARK_SUBMIT_OPTS", "KAFKA_OPTS"):

@@ -86,7 +86,7 @@ def test_offsets_that_cannot_be_committed_are_shown_wherever_somebody_looks(
         (shown,) = [query for query in db.queries() if query.view == view]
         assert shown.state == "running"
         assert f"group '{source}' were not committed" in shown.message
-        assert shown.message in _line([shown]).plain
+        assert shown.message in _line([shown], None).plain
         told = notes(db, f"DESCRIBE EXTENDED SOURCE {source}")
         assert f"Commits fail: {shown.message}" in told
     finally:
