@@ -14,10 +14,9 @@ import signal
 import sys
 from typing import Any
 
-from confluent_kafka import Producer
-
 from forebay.blackboard import Artifact, KafkaBlackboardStore, Orchestrator
 from forebay.blackboard import store as stores
+from forebay.kafka.producer import KafkaProducer
 from forebay.pool import transactions
 
 SERVERS, PREFIX, NODE, TRANSACTIONS, POINT, NTH, SIGNAL = sys.argv[1:]
@@ -32,7 +31,7 @@ def reached(point: str) -> None:
             os.kill(os.getpid(), getattr(signal, SIGNAL))
 
 
-class Mortal(Producer):  # type: ignore[misc]
+class Mortal(KafkaProducer):
     """The real producer, in a process that may end between its calls."""
 
     def produce(self, topic: str, *values: Any, **more: Any) -> None:
@@ -83,5 +82,5 @@ async def main() -> None:
 
 
 if __name__ == "__main__":
-    transactions.Producer = Mortal  # type: ignore[misc]
+    transactions.KafkaProducer = Mortal  # type: ignore[misc]
     asyncio.run(main())

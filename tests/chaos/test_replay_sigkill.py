@@ -25,7 +25,7 @@ from forebay.deadletter.letter import Letter
 
 KILLS = int(os.environ.get("FOREBAY_CHAOS_KILLS", "4"))
 SEED = int(os.environ.get("FOREBAY_CHAOS_SEED", str(random.randrange(1_000_000))))
-LETTERS = 2_000 + 2_000 * KILLS  # some transactions for each kill, and some for the end
+LETTERS = 2_000 + 5_000 * KILLS  # some transactions for each kill, and some for the end
 LATER_S = 0.4  # every other kill: within this time after the first transaction of a run
 WITHIN_S = 0.02  # the others: within about the time that a transaction takes, after it was announced
 

@@ -112,8 +112,8 @@ class Cluster:
         Without a partition and a key, the values go to the partitions in turn.
         """
         if self._producer is None:
-            # One request at a time: of several, one that has to be sent again would come behind those after it.
-            in_order = {"acks": "all", "linger.ms": 1, "max.in.flight": 1}
+            # A request that has to be sent again, as to a topic that was just made, must not come behind those after it.
+            in_order = {"acks": "all", "linger.ms": 1, "enable.idempotence": True}
             self._producer = Producer({**self.client, **in_order}, logger=QUIET)
         # The producer's own look: one that knows a topic does not notice new partitions by itself for minutes.
         count = len(self._producer.list_topics(topic, timeout=10).topics[topic].partitions)

@@ -366,7 +366,7 @@ def test_what_compaction_took_of_a_killed_replay_is_not_sent_again(
         report = session.dead_letters(case.source).replay(to=target)
         assert (report.sent, report.found) == (0, 2)
         return
-    with pytest.raises(forebay.errors.OffsetOutOfRangeError, match="cannot be told any more"):
+    with pytest.raises(forebay.errors.OffsetOutOfRangeError, match="cannot be known any more"):
         session.dead_letters(case.source).replay(to=target)
     assert session.dead_letters(case.source).replay(to=target, unsure="sent").found == 2
     assert {m.value() for m in case.cluster.records(target)} == {GOOD}
@@ -407,7 +407,7 @@ def test_what_was_sent_to_a_topic_that_was_made_again_since_is_asked_and_not_gue
     case.cluster.delete_topic(target)
     case.cluster.make_topic(1, name=target)
     case.cluster.produce(target, [GOOD, GOOD])
-    with pytest.raises(forebay.errors.OffsetOutOfRangeError, match="cannot be told any more"):
+    with pytest.raises(forebay.errors.OffsetOutOfRangeError, match="cannot be known any more"):
         session.dead_letters(case.source).replay(to=target)
     assert session.dead_letters(case.source).replay(to=target, unsure="unsent").sent == 1
 
@@ -447,7 +447,7 @@ def test_what_nobody_can_tell_any_more_is_asked_and_not_guessed(
     case.cluster.records(case.topic)
     [deleted] = case.cluster.admin.delete_records([TopicPartition(case.topic, 0, -1)]).values()
     deleted.result(30)
-    with pytest.raises(forebay.errors.OffsetOutOfRangeError, match="cannot be told any more") as refused:
+    with pytest.raises(forebay.errors.OffsetOutOfRangeError, match="cannot be known any more") as refused:
         session.dead_letters(case.source).replay()
     assert "--unsure sent" in refused.value.remedy
     report = session.dead_letters(case.source).replay(unsure=unsure)

@@ -112,7 +112,7 @@ def test_an_unreachable_broker_is_tried_for_as_long_as_told_and_named(
     assert waits == [0.1, 0.2, 0.4, 0.8][: len(waits)]
     warned = [each for each in caplog.records if each.levelno >= logging.WARNING and "again" in each.message]
     assert len(warned) == max(0, len(waits) - 2)  # the first half second passes without a word
-    assert source.state is ConnectorState.CREATED
+    assert source.state is ConnectorState.FAILED
 
 
 def test_health_of_a_source_whose_broker_is_away_is_bad_and_never_raises(

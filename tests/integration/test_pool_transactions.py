@@ -217,6 +217,6 @@ def test_send_needs_a_transaction_and_transactions_need_a_new_pool() -> None:
     with pytest.raises(OptionConflictError, match="processes"):
         Pool(**base, processes=2).transactional("x")
     pool = Pool(**base)
-    pool.state = type(pool.state).running
+    pool.state = type(pool.state).RUNNING
     with pytest.raises(PoolStateError):
         pool.transactional("x")

@@ -16,7 +16,7 @@ from tests.property.bits import kinds, rows_in_bits
 from forebay.formats import Decoded, RefusalKind
 from forebay.formats.arrow_batches import decode_each
 from forebay.formats.avro_datum import read_datum
-from forebay.formats.avro_plan import Plan, compile_resolved
+from forebay.formats.avro_plan import AvroPlan, compile_resolved
 from forebay.formats.avro_schema import parse
 from forebay.formats.avro_values import convert_record
 from forebay.formats.framed import Lesson
@@ -27,7 +27,7 @@ KINDS = {RefusalKind.MALFORMED_PAYLOAD, RefusalKind.SCHEMA_MISMATCH, RefusalKind
 FRAME = b"\x00\x00\x00\x00\x07"
 
 
-def plan_of(pair: Pair) -> Plan:
+def plan_of(pair: Pair) -> AvroPlan:
     assert isinstance(pair.column, pa.StructType)
     writer, reader = parse(json.dumps(pair.writer)), parse(json.dumps(pair.reader))
     return compile_resolved(writer, reader, pa.schema(list(pair.column)), closed=True)

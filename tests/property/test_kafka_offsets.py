@@ -15,13 +15,13 @@ from forebay.kafka.offsets import (
     SMALL_BATCH,
     KafkaPosition,
     KafkaSplit,
-    Partition,
     Range,
     allocate,
     lost_between,
     plan_splits,
     ranges_between,
 )
+from forebay.kafka.partitions import TopicPartition
 
 topics = st.sampled_from(["a", "b", "orders-eu", "é"])
 partitions = st.tuples(topics, st.integers(0, 20))
@@ -55,7 +55,7 @@ def test_a_position_survives_the_offset_log(position: KafkaPosition) -> None:
 
 @given(positions(), st.randoms(use_true_random=False))
 def test_equal_positions_are_equal_texts(position: KafkaPosition, shuffler: random.Random) -> None:
-    def shuffled(items: dict[Partition, int]) -> dict[Partition, int]:
+    def shuffled(items: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
         pairs = list(items.items())
         shuffler.shuffle(pairs)
         return dict(pairs)
@@ -113,7 +113,7 @@ def test_even_below_one_record_a_range_each_range_has_its_turn(backlog: list[int
 def test_splits_cover_the_ranges_exactly(planned: list[Range], parallelism: int) -> None:
     splits = plan_splits(planned, parallelism)
     assert all(split.ranges for split in splits)
-    pieces: dict[Partition, list[Range]] = {}
+    pieces: dict[TopicPartition, list[Range]] = {}
     for split in splits:
         for piece in split.ranges:
             if len(piece):
@@ -157,7 +157,7 @@ def test_many_small_partitions_share_tasks() -> None:
 
 @given(st.dictionaries(partitions, st.tuples(offsets, st.integers(0, 99), st.integers(0, 99)), max_size=8))
 def test_what_lies_between_two_positions_is_read_or_named_as_lost(
-    steps: dict[Partition, tuple[int, int, int]],
+    steps: dict[TopicPartition, tuple[int, int, int]],
 ) -> None:
     """Each partition: where it stood, how many records are gone, how many were read."""
     start = KafkaPosition({key: at for key, (at, _, _) in steps.items()})
