@@ -75,10 +75,17 @@ class Terminal:
 
 
 @contextmanager
-def terminal(home: Path, *arguments: str, columns: int = 120, **environment: str) -> Iterator[Terminal]:
-    """`forebay` with these arguments; ended when the block ends."""
+def terminal(
+    home: Path, *arguments: str, columns: int = 120, window: bool = False, **environment: str
+) -> Iterator[Terminal]:
+    """`forebay` with these arguments; ended when the block ends.
+
+    `window`: the terminal has a size of its own, for `screen()`. The prompt draws for one, and would go by where the cursor
+    is, which nobody here knows.
+    """
     handle, inner = pty.openpty()
-    termios.tcsetwinsize(handle, (LINES, columns))
+    if window:
+        termios.tcsetwinsize(handle, (LINES, columns))
     process = subprocess.Popen(
         [sys.executable, "-m", "forebay", *arguments],
         env={

@@ -319,7 +319,7 @@ def test_a_live_view_fits_a_narrow_terminal_and_the_log_does_not_tear_it(
     monkeypatch.chdir(folder)
     with terminal(
         folder, "pool", "run", "mine:fail", "-t", topic, "-g", unique("group"), "--set", "max.attempts=1",
-        "--set", "on.error=skip", "--until-caught-up", columns=80, KAFKA_BOOTSTRAP_SERVERS=cluster.bootstrap_servers,
+        "--set", "on.error=skip", "--until-caught-up", columns=80, window=True, KAFKA_BOOTSTRAP_SERVERS=cluster.bootstrap_servers,
     ) as shown:  # fmt: skip
         screen = shown.screen()
     skips = [line for line in screen if "is skipped after 1 attempts" in line]
