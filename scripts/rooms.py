@@ -16,7 +16,7 @@ SOURCES = ROOT / "src" / "forebay"
 
 # Modules that stand by themselves beside the rooms; any room may use them.
 BASE = (
-    "masking", "errors", "options", "keywords", "column_types", "condition", "partial", "patience", "backoff", "pace",
+    "masking", "errors", "options", "keywords", "column_types", "expression", "partial", "program", "patience", "backoff", "pace",
     "files", "locks", "cache", "sqlite", "home_tables", "threads", "tables",
 )  # fmt: skip
 

@@ -43,6 +43,7 @@
     │   ├── WorkerLostError          FB4006  a Python worker of Spark's; retryable
     │   ├── ChangeLogError           FB4007  a row was taken back that was never there
     │   ├── SelectFailedError        FB4008  Spark could not work out a SELECT
+    │   ├── EvaluationError          FB4009  an expression has no value for a row: overflow, division by zero
     │   ├── ReplayFailedError        FB4010  dead letters that could not be sent again
     │   ├── PoolHaltedError          FB4020  more records of a pool have failed than it bears
     │   ├── HandlerTimeoutError      FB4021  a pool's handler took too long; retryable
@@ -405,6 +406,13 @@ class ChangeLogError(RuntimeFailure):
 
 class SelectFailedError(RuntimeFailure):
     code = "FB4008"
+
+
+class EvaluationError(RuntimeFailure):
+    code = "FB4009"
+    default_remedy = (
+        "leave such rows out in WHERE, or write try_divide, a wider type, or CASE WHEN … around it"
+    )
 
 
 class ReplayFailedError(RuntimeFailure):

@@ -49,7 +49,7 @@ def explained(db: forebay.Session, query: str) -> dict[str, Any]:
         ("SELECT count(*) FROM ticks", "ticks, which is a source", [(3,)]),
         ("SELECT upper(symbol) FROM bars WHERE volume = 10", "UPPER(symbol)", [("B",)]),
         ("SELECT volume / 4 FROM bars WHERE volume = 10", "volume / 4", [(2.5,)]),
-        ("SELECT symbol FROM bars WHERE symbol LIKE 'b%'", "WHERE symbol LIKE 'b%'", [("b",)]),
+        ("SELECT symbol FROM bars WHERE symbol RLIKE 'b'", "WHERE symbol RLIKE 'b'", [("b",)]),
         ("SELECT symbol FROM bars WHERE volume = '10'", "WHERE volume = '10'", [("b",)]),
         ("SELECT volume FROM bars WHERE at > '1970'", "WHERE at > '1970'", [(20,), (30,)]),
         ("SELECT CAST(volume AS STRING) FROM bars WHERE volume = 10", "CAST(volume AS STRING)", [("10",)]),

@@ -9,7 +9,7 @@ import pyarrow as pa
 from forebay.answers.ordering import places
 from forebay.answers.question import Question
 from forebay.answers.totals import distinct, group
-from forebay.source.filters import matching
+from forebay.source.expressions import matching
 
 
 def run(question: Question, batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> pa.Table:

@@ -7,7 +7,7 @@ from typing import Literal
 
 import pyarrow as pa
 
-from forebay.condition import Condition
+from forebay.expression import Expression
 
 
 class NeedsSpark(Exception):
@@ -31,12 +31,12 @@ class Total:
 
 
 @dataclass(frozen=True)
-class Grouping:
+class AnswerGrouping:
     """GROUP BY and HAVING. Without `keys` all rows are one group, also if there are none."""
 
     keys: tuple[str, ...]
     totals: tuple[Total, ...]
-    having: Condition | None
+    having: Expression | None
 
 
 @dataclass(frozen=True)
@@ -59,8 +59,8 @@ class Question:
     """Columns go by their names in the table, totals by `Total.name`."""
 
     columns: tuple[str, ...]
-    where: Condition | None
-    grouping: Grouping | None
+    where: Expression | None
+    grouping: AnswerGrouping | None
     outputs: tuple[AnswerColumn, ...]
     distinct: bool
     order: tuple[SortKey, ...]

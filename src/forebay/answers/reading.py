@@ -13,12 +13,13 @@ import pyarrow as pa
 from pyarrow import types
 from sqlglot import exp
 
-from forebay.answers.question import AnswerColumn, Grouping, NeedsSpark, Question, SortKey, Total
+from forebay.answers.question import AnswerColumn, AnswerGrouping, NeedsSpark, Question, SortKey, Total
 from forebay.answers.spark_returns import is_scalar
 from forebay.answers.totals import result_type
-from forebay.answers.view_columns import TableColumns
-from forebay.condition import Condition
-from forebay.sql.conditions import Conditions, is_column
+from forebay.column_types import BOOLEAN
+from forebay.expression import Expression
+from forebay.sql.expressions import is_escaped, obstacle, safe
+from forebay.sql.source_columns import is_column
 
 _CLAUSES = {
     "with_": "WITH", "joins": "JOIN", "laterals": "LATERAL", "windows": "WINDOW", "qualify": "QUALIFY", "hint": "a hint",
@@ -79,7 +80,7 @@ class _QuestionReading:
         having = self._condition("having", lambda node: self._grouped(node, keys, outputs))
         grouped = bool(self._totals) or any(self._query.args.get(part) for part in ("group", "having"))
         order = tuple(self._sort_key(each, keys, outputs, distinct, grouped) for each in self._ordered())
-        grouping = Grouping(keys, tuple(self._totals), having) if grouped or self._totals else None
+        grouping = AnswerGrouping(keys, tuple(self._totals), having) if grouped or self._totals else None
         if grouping is not None:
             self._check_grouped(outputs, grouping, distinct)
         where = self._condition("where", self._column)
@@ -217,16 +218,21 @@ class _QuestionReading:
         self._check_scalar(column, kind, "ORDER BY")
         return SortKey(column, bool(ordered.args.get("desc")), bool(ordered.args.get("nulls_first")))
 
-    def _condition(self, clause: str, named: Any) -> Condition | None:
-        if self._query.args.get(clause) is None:
+    def _condition(self, clause: str, named: Any) -> Expression | None:
+        asked = self._query.args.get(clause)
+        if asked is None:
             return None
-        conditions = Conditions(self._query, TableColumns(named), clause)
-        found = conditions.all()
-        if found is None:
-            obstacle = conditions.obstacle()
-            if obstacle is None:
+
+        def column(node: Any) -> Expression | None:
+            known = named(node)
+            return None if known is None else Expression.column(*known)
+
+        found = safe(asked.this, column)
+        if found is None or found.type != BOOLEAN:
+            refused = obstacle(asked.this, column)
+            if any(text.is_string and is_escaped(text) for text in refused.find_all(exp.Literal)):
                 raise NeedsSpark("a backslash in a text")
-            raise NeedsSpark(f"{clause.upper()} {_text(obstacle)}")
+            raise NeedsSpark(f"{clause.upper()} {_text(refused)}")
         return found
 
     def _count(self, clause: str) -> int | None:
@@ -242,7 +248,9 @@ class _QuestionReading:
 
     # -- checks --------------------------------------------------------------------------------------
 
-    def _check_grouped(self, outputs: Sequence[AnswerColumn], grouping: Grouping, distinct: bool) -> None:
+    def _check_grouped(
+        self, outputs: Sequence[AnswerColumn], grouping: AnswerGrouping, distinct: bool
+    ) -> None:
         known = {*grouping.keys, *(total.name for total in grouping.totals)}
         for output in outputs:
             if output.column not in known:
@@ -259,8 +267,8 @@ class _QuestionReading:
 
     def _needed(
         self,
-        where: Condition | None,
-        grouping: Grouping | None,
+        where: Expression | None,
+        grouping: AnswerGrouping | None,
         outputs: Sequence[AnswerColumn],
         order: Sequence[SortKey],
     ) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from pyarrow import types
 
 from forebay.answers.ordering import rank, same, unrank
-from forebay.answers.question import Grouping, NeedsSpark, Total
+from forebay.answers.question import AnswerGrouping, NeedsSpark, Total
 from forebay.answers.spark_returns import is_scalar, sql_name
 
 _DIGITS = 38
@@ -43,7 +43,7 @@ def result_type(total: Total, kind: pa.DataType | None) -> pa.DataType:
     raise NeedsSpark(f"{total.function}({total.column}) of {sql_name(kind)}")
 
 
-def group(rows: pa.Table, grouping: Grouping) -> pa.Table:
+def group(rows: pa.Table, grouping: AnswerGrouping) -> pa.Table:
     """A row a group: the keys and the totals, each under its name."""
     columns: dict[str, Any] = {f"k{place}": same(rows.column(key)) for place, key in enumerate(grouping.keys)}
     wanted: list[tuple[Any, str, Any]] = []
@@ -67,7 +67,7 @@ def group(rows: pa.Table, grouping: Grouping) -> pa.Table:
 
 
 def distinct(rows: pa.Table, columns: Sequence[str]) -> pa.Table:
-    return group(rows, Grouping(tuple(dict.fromkeys(columns)), (), None))
+    return group(rows, AnswerGrouping(tuple(dict.fromkeys(columns)), (), None))
 
 
 def _taken(total: Total, column: Any) -> Any:

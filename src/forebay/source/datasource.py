@@ -166,10 +166,10 @@ class _BatchReading:
 
     def _rows(self, split: Split, account: accounts.Account) -> Iterator[pa.RecordBatch]:
         """The good rows of a split, those that are wanted. The bad ones go where the policy says."""
-        from forebay.condition import Condition
-        from forebay.source.filters import matching
+        from forebay.expression import Expression
+        from forebay.source.expressions import matching
 
-        condition = None if self._condition is None else Condition.from_json(self._condition)
+        condition = None if self._condition is None else Expression.from_json(self._condition)
         connector = default_registry().make(self._config)
         router = self._router(connector, split)
         if router is not None:

@@ -10,8 +10,8 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from forebay.condition import Condition
 from forebay.connectors.contract import Offsets, SourceConfig, SourceConnector
+from forebay.expression import Expression
 from forebay.partial import Partial
 from forebay.source import datasource
 from forebay.source.spark_types import to_spark
@@ -36,7 +36,7 @@ def streaming_frame(
     errors: Path,
     event_time: EventTime | None,
     needed: set[str],
-    condition: Condition | None = None,
+    condition: Expression | None = None,
     partial: Partial | None = None,
 ) -> DataFrame:
     """The source's rows as they come. `start` counts only where the query has no checkpoint.

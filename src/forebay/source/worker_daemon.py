@@ -14,7 +14,7 @@ from pyspark import daemon
 
 for name in (
     "forebay.source.datasource",
-    "forebay.source.filters",
+    "forebay.source.expressions",
     "forebay.source.partials",
     "forebay.deadletter.router",
     "forebay.deadletter.destinations",

@@ -16,14 +16,14 @@ import pyarrow as pa
 from sqlglot import exp
 
 from forebay import column_types as types
-from forebay.condition import Condition
+from forebay.expression import Expression
 from forebay.partial import Part, Partial, PartialFunction
 from forebay.sql.ast import EventWindow, WindowTable
-from forebay.sql.conditions import Conditions, is_column
 from forebay.sql.dialect import Forebay
+from forebay.sql.expressions import conjuncts, connected, safe
 from forebay.sql.rewrite import Edit
 from forebay.sql.shape import QueryShape, aggregates, function_name, is_aggregate
-from forebay.sql.source_columns import SourceColumns
+from forebay.sql.source_columns import Named, columns_named, is_column
 from forebay.sql.window_tables import FLINK_BOUNDS
 from forebay.sql.windows import group_window, read_window
 from forebay.sql.zsets import FICKLE
@@ -34,6 +34,8 @@ _STAMPS = (types.TIMESTAMP, types.TIMESTAMP_NTZ)
 _TIMES = (*_STAMPS, types.DATE)
 # What a WHERE alone looks at is a key here too: not worth it for what is another value in each row.
 _FEW = (types.BOOLEAN, types.TINYINT, types.SMALLINT, types.INT, types.DATE, types.STRING)
+# What a WHERE says of event time comes after the watermark, as in Spark.
+_ASKED = (*_NUMBERS, types.STRING, types.BOOLEAN)
 _KEYS = (*_NUMBERS, *_TIMES, types.BOOLEAN, types.STRING)
 
 
@@ -41,7 +43,7 @@ _KEYS = (*_NUMBERS, *_TIMES, types.BOOLEAN, types.STRING)
 class Help:
     """What the source does before Spark does the rest, and what that changes in the query's text."""
 
-    condition: Condition | None = None
+    condition: Expression | None = None
     partial: Partial | None = None
     edits: tuple[Edit, ...] = ()
 
@@ -53,9 +55,20 @@ def help_with(query: Any, found: QueryShape, schema: pa.Schema, *, adding: bool)
         return Help()
     source = query.args["from_"].this
     own = {source.name.lower(), source.alias_or_name.lower(), ""}
-    conditions = Conditions(query, SourceColumns(columns, own))
-    help_ = _adding(query, found, columns, own, conditions) if adding and found.aggregated else None
-    return help_ or Help(conditions.some())
+    asked = columns_named({name: field for name, field in columns.items() if field.type in _ASKED}, own)
+    help_ = _adding(query, found, columns, own, asked) if adding and found.aggregated else None
+    return help_ or Help(_some(query, asked))
+
+
+def _some(query: Any, named: Named) -> Expression | None:
+    """As much of the WHERE as a source can ask by itself, of what must all be true."""
+    where = query.args.get("where")
+    found: Expression | None = None
+    for part in conjuncts(where.this) if where else ():
+        made = safe(part, named)
+        if made is not None and made.type == types.BOOLEAN and not made.is_literal:
+            found = made if found is None else connected("and", found, made)
+    return found
 
 
 def _adding(
@@ -63,18 +76,19 @@ def _adding(
     found: QueryShape,
     columns: dict[str, pa.Field],
     own: set[str],
-    conditions: Conditions[pa.DataType],
+    named: Named,
 ) -> Help | None:
     if any(name.startswith(PREFIX) for name in columns) or set(FLINK_BOUNDS) & set(columns):
         return None
     parts: dict[tuple[PartialFunction, str, str], Part] = {}
     edits: list[Edit] = []
-    condition, answered = conditions.all(), None
-    if condition is not None:
+    where, answered = query.args.get("where"), None
+    condition = safe(where.this, named) if where else None
+    if condition is not None and condition.type == types.BOOLEAN:
         edits.append(Edit(*_where_span(query), " true "))
         answered = query.args["where"]
     else:
-        condition = conditions.some()
+        condition = _some(query, named)
     for node in aggregates(query):
         text = _merged(node, columns, own, parts)
         if text is None:

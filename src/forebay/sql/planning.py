@@ -9,8 +9,8 @@ from typing import Any, Literal
 import pyarrow as pa
 from sqlglot import exp
 
-from forebay.condition import Condition
 from forebay.errors import UnsupportedSqlError
+from forebay.expression import Expression
 from forebay.partial import Partial
 from forebay.sql.ast import WindowTable
 from forebay.sql.partial_plan import Help, help_with
@@ -55,7 +55,7 @@ class ViewPlan:
     emit: Literal["append", "changes", "window_close"]
     merge_keys: tuple[str, ...]
     kept: Kept | None = None
-    condition: Condition | None = None
+    condition: Expression | None = None
     partial: Partial | None = None
     plain: bool = False
 

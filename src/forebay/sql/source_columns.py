@@ -1,55 +1,55 @@
-"""The columns of a source, as a condition asks of them before Spark does."""
+"""The columns that an expression is over."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import pyarrow as pa
 from sqlglot import exp
 
-from forebay import column_types as types
-from forebay.condition import Value
-from forebay.sql.conditions import is_column
+from forebay.expression import Expression
 
-_KINDS = (*types.BITS, types.DOUBLE, types.FLOAT, types.STRING, types.BOOLEAN)
+Named = Callable[[Any], Expression | None]
+"""What a node stands for that is no expression of its own: a column, or in a grouped query a key or an aggregate."""
 
 
-class SourceColumns:
-    """`columns` are by their names in lower case, `own` the names that the source goes by, "" among them."""
+def is_column(node: Any, own: Collection[str]) -> bool:
+    """Of a table that goes by these names, and not a field of one of its columns."""
+    if not isinstance(node, exp.Column) or not isinstance(node.this, exp.Identifier):
+        return False
+    return node.table.lower() in own and not node.db
 
-    def __init__(self, columns: Mapping[str, pa.Field], own: set[str]) -> None:
-        self._columns = columns
-        self._own = own
 
-    def named(self, node: Any) -> tuple[str, pa.DataType] | None:
-        field = self._columns.get(node.name.lower()) if is_column(node, self._own) else None
-        return None if field is None else (field.name, field.type)
+def columns_named(columns: Mapping[str, pa.Field], own: Collection[str]) -> Named:
+    """Columns of a table and fields of them. `columns` are by names in lower case; `own` are the table's, "" among them."""
 
-    def alike(self, kind: pa.DataType, other: pa.DataType) -> bool:
-        return False  # what it compares travels with the task: one column a comparison is enough
-
-    def askable(self, kind: pa.DataType) -> bool:
-        return kind in _KINDS  # what it says of event time comes after the watermark, as in Spark
-
-    def value(self, node: Any, kind: pa.DataType) -> Value | None:
-        node = node.unnest()
-        sign = -1 if isinstance(node, exp.Neg) else 1
-        node = node.this if sign < 0 else node
-        if isinstance(node, exp.Boolean):
-            return bool(node.this) if kind == types.BOOLEAN and sign > 0 else None
-        if not isinstance(node, exp.Literal):
+    def named(node: Any) -> Expression | None:
+        if not isinstance(node, exp.Column | exp.Dot):
             return None
-        text = str(node.this)
-        if node.is_string:
-            return text if kind == types.STRING and sign > 0 else None
-        try:
-            if kind == types.FLOAT and not -(2**24) < float(text) < 2**24:
-                return None  # Spark may compare these as FLOAT, which has no more whole numbers than that
-            if kind in (types.DOUBLE, types.FLOAT):
-                return sign * float(text)
-            number = sign * int(text)
-        except ValueError:
+        parts = node.parts
+        if not all(isinstance(part, exp.Identifier) for part in parts):
             return None
-        bits = types.BITS.get(kind, 0)
-        return number if -(2 ** (bits - 1)) <= number < 2 ** (bits - 1) and bits else None
+        names = [part.name.lower() for part in parts]
+        qualified = len(names) > 1 and names[0] in own and names[1] in columns
+        if qualified and names[0] in columns:
+            return None  # a column of the table's name: Spark knows which is meant
+        path = names[1:] if qualified else names
+        field = columns.get(path[0])
+        if field is None or (not qualified and path[0] in own and len(path) > 1):
+            return None
+        return _inside(Expression.column(field.name, field.type, nullable=field.nullable), path[1:])
+
+    return named
+
+
+def _inside(found: Expression, path: list[str]) -> Expression | None:
+    for name in path:
+        if not isinstance(found.type, pa.StructType):
+            return None
+        fields = [each for each in found.type if each.name.lower() == name]
+        if len(fields) != 1:
+            return None
+        nullable = found.nullable or fields[0].nullable
+        found = Expression("field", fields[0].type, (found,), fields[0].name, nullable=nullable)
+    return found

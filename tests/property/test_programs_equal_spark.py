@@ -1,0 +1,215 @@
+"""A view's query that a task runs by itself has the rows that Spark SQL has, and groups merge into Spark's groups."""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from against_spark import answer, values, write_table
+from expression_cases import SCHEMA, SORTS, ExpressionMaker, rows
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+from pyspark.sql import SparkSession
+
+from forebay.answers.ordering import rank, unrank
+from forebay.errors import EvaluationError
+from forebay.program import Grouping, Program, Selecting, output_schema, program_from_json
+from forebay.source.expressions import evaluate, matching
+from forebay.sql import parse_one, plan
+from forebay.sql.shape import shape
+from forebay.sql.view_program import program_of
+
+SOME = settings(phases=[Phase.explicit, Phase.generate], max_examples=settings.default.max_examples // 5)
+SUMMED = ("i8", "i16", "i32", "few", "y", "(i8 % 3)", "(few + i16)")  # exact in whatever order
+COUNTED = ("*", "1", "s", "x", "st.n", "(few + 1)")
+COMPARED = ("i64", "x", "f", "ts", "day", "few", "d", "(x * 2)")
+KEYS = ("few", "y", "s", "flag", "day", "(few % 2)", "f", "date_trunc('year', ts)", "d", "st.n", "(few > 0)")
+
+
+@st.composite
+def selections(draw: st.DrawFn) -> str:
+    maker = ExpressionMaker(draw)
+    where = f" WHERE {maker.of('truth', 3)}" if draw(st.booleans()) else ""
+    if draw(st.integers(0, 4)) == 0:
+        return f"SELECT {draw(st.sampled_from(['*', 't.*', '*, few + 1 AS more']))} FROM t{where}"
+    sorts = draw(st.lists(st.sampled_from(list(SORTS)), min_size=1, max_size=3))
+    outputs = [f"{maker.of(sort, 2)} AS c{place}" for place, sort in enumerate(sorts)]
+    outputs += draw(st.sampled_from([[], ["I64"], ["t.s"], ["st.Inner"], ["st.n"]]))
+    return f"SELECT {', '.join(outputs)} FROM t{where}"
+
+
+@st.composite
+def groupings(draw: st.DrawFn) -> str:
+    keys = draw(st.lists(st.sampled_from(KEYS), max_size=2, unique=True))
+    names = [f"k{place}" for place in range(len(keys))]
+    by = [
+        draw(st.sampled_from([key, name, str(place + 1)]))
+        for place, (key, name) in enumerate(zip(keys, names, strict=True))
+    ]
+    outputs = [f"{key} AS {name}" for key, name in zip(keys, names, strict=True)]
+    if draw(st.booleans()):
+        size = draw(st.sampled_from(["'1' MINUTE", "'7' DAY", "'13' SECOND"]))
+        by.append(f"TUMBLE(ts, INTERVAL {size})")
+        outputs += draw(
+            st.sampled_from(
+                [
+                    ["window_start"],
+                    ["window_start AS w", "window_end"],
+                    ["window.end AS w", "window.start AS v"],
+                ]
+            )
+        )
+    for place in range(draw(st.integers(0 if outputs else 1, 3))):
+        function = draw(st.sampled_from(["count", "sum", "avg", "min", "max"]))
+        pool = {"count": COUNTED, "sum": SUMMED, "avg": SUMMED}.get(function, COMPARED)
+        outputs.append(f"{function}({draw(st.sampled_from(pool))}) AS a{place}")
+    if draw(st.booleans()):
+        outputs.append("max(few) - min(few) AS spread")
+    where = f" WHERE {ExpressionMaker(draw).of('truth', 2)}" if draw(st.booleans()) else ""
+    group = f" GROUP BY {', '.join(by)}" if by else ""
+    return f"SELECT {', '.join(outputs)} FROM t{where}{group}"
+
+
+def program(text: str, kind: type[Program]) -> Any:
+    query = parse_one(text).query
+    found = program_of(query, shape(query, query), SCHEMA)
+    assert found is None or program_from_json(found.to_json()) == found
+    assert found is None or isinstance(found, kind)
+    return found
+
+
+def outputs(rows_: pa.RecordBatch, found: Program) -> pa.Table:
+    columns = [evaluate(rows_, expression) for _, expression in found.outputs]
+    return pa.Table.from_arrays(columns, schema=output_schema(found))
+
+
+def merged(batches: list[pa.RecordBatch], found: Grouping) -> pa.RecordBatch:
+    """Parts of each batch by itself, and then of all."""
+    counts = pc.ScalarAggregateOptions(min_count=0)
+    some = pc.ScalarAggregateOptions(min_count=1)
+    adding: list[Any] = [
+        (
+            part.name,
+            part.function if part.function in ("min", "max") else "sum",
+            counts if "count" in part.function else some,
+        )
+        for part in found.parts
+    ]
+    keys = [name for name, _ in found.keys]
+
+    def grouped(table: pa.Table) -> pa.Table:
+        made = table.group_by(keys, use_threads=False).aggregate(adding)
+        return pa.table({**{key: made.column(key) for key in keys},
+                         **{name: made.column(f"{name}_{function}") for name, function, _ in adding}})  # fmt: skip
+
+    parts = []
+    for batch in batches:
+        kept = batch if found.where is None else matching(batch, found.where)
+        columns: dict[str, Any] = {name: evaluate(kept, key) for name, key in found.keys}
+        for part in found.parts:
+            if part.argument is None:
+                columns[part.name] = pa.repeat(pa.scalar(1, pa.int64()), kept.num_rows)
+                continue
+            argument = evaluate(kept, part.argument)
+            if part.function == "count":
+                argument = argument.is_valid().cast(pa.int64())
+            assert argument.type == part.type
+            columns[part.name] = rank(argument) if part.function in ("min", "max") else argument
+        if not columns:
+            columns["none"] = pa.nulls(kept.num_rows)
+        parts.append(grouped(pa.table(columns)))
+    whole = grouped(pa.concat_tables(parts)).combine_chunks()
+    schema = found.merged_schema()
+    arrays = [
+        unrank(whole.column(field.name), field.type) if pa.types.is_floating(field.type) and field.name in _ends(found)
+        else whole.column(field.name) for field in schema
+    ]  # fmt: skip
+    arrays = [each.combine_chunks() if isinstance(each, pa.ChunkedArray) else each for each in arrays]
+    return pa.RecordBatch.from_arrays(
+        [each.cast(field.type) for each, field in zip(arrays, schema, strict=True)], schema=schema
+    )
+
+
+def _ends(found: Grouping) -> set[str]:
+    return {part.name for part in found.parts if part.function in ("min", "max")}
+
+
+def plain(found: pa.Table) -> Counter[tuple[Any, ...]]:
+    """Rows in any order. Which zero is the smaller depends on which came first."""
+    columns = [
+        pc.add(column, pa.scalar(0.0, column.type)) if pa.types.is_floating(column.type) else column
+        for column in found.columns
+    ]
+    return Counter(zip(*([repr(each) for each in values(column)] for column in columns), strict=True))
+
+
+@SOME
+@given(st.integers(0, 2**32), st.lists(selections(), min_size=3, max_size=3))
+def test_selected_rows_are_sparks(spark: SparkSession, folder: Path, seed: int, queries: list[str]) -> None:
+    batch = rows(25, seed)
+    write_table(spark, folder, batch)
+    for text in queries:
+        found = program(text, Selecting)
+        if found is None:
+            continue
+        expected = answer(spark, plan(parse_one(text).query, None).spark_sql)
+        try:
+            kept = batch if found.where is None else matching(batch, found.where)
+            ours = outputs(kept, found)
+        except EvaluationError:
+            assert expected is None, f"Spark raises no error: {text}"
+            continue
+        assert expected is not None, f"Spark raises an error: {text}"
+        assert [(each.name, each.type) for each in ours.schema] == [
+            (each.name, each.type) for each in expected.schema
+        ], text
+        for mine, theirs in zip(ours.columns, expected.columns, strict=True):
+            assert values(mine) == values(theirs), text
+
+
+@SOME
+@given(
+    st.integers(0, 2**32),
+    st.lists(st.integers(0, 40), max_size=3),
+    st.lists(groupings(), min_size=3, max_size=3),
+)
+def test_groups_of_tasks_merge_into_sparks(
+    spark: SparkSession, folder: Path, seed: int, cuts: list[int], queries: list[str]
+) -> None:
+    batch = rows(40, seed)
+    write_table(spark, folder, batch)
+    ends = [0, *sorted(cuts), 40]
+    batches = [batch.slice(start, end - start) for start, end in pairwise(ends)]
+    for text in queries:
+        found = program(text, Grouping)
+        if found is None:
+            continue
+        expected = answer(spark, plan(parse_one(text).query, "changes").spark_sql)
+        try:
+            ours = outputs(merged(batches, found), found)
+        except EvaluationError:
+            assert expected is None, f"Spark raises no error: {text}"
+            continue
+        assert expected is not None, f"Spark raises an error: {text}"
+        assert [(each.name, each.type) for each in ours.schema] == [
+            (each.name, each.type) for each in expected.schema
+        ], text
+        assert plain(ours) == plain(expected), text
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["SELECT DISTINCT s FROM t", "SELECT s, count(*) AS n FROM t GROUP BY s HAVING count(*) > 1", "SELECT rand() AS r FROM t",
+     "SELECT a.s FROM t AS a JOIN t AS b ON a.s = b.s", "SELECT s, count(DISTINCT x) AS n FROM t GROUP BY s",
+     "SELECT count(*) FILTER (WHERE flag) AS n FROM t", "SELECT s FROM (SELECT s FROM t)", "SELECT explode(split(s, ',')) AS e FROM t",
+     "SELECT window_start, count(*) AS n FROM t GROUP BY HOP(ts, INTERVAL '1' MINUTE, INTERVAL '5' MINUTE)",
+     "SELECT s FROM t WHERE s RLIKE 'a'", "SELECT NULL AS n FROM t", "SELECT sum(d) AS n FROM t"],
+)  # fmt: skip
+def test_what_only_spark_can_do_has_no_program(text: str) -> None:
+    query = parse_one(text).query
+    assert program_of(query, shape(query, query), SCHEMA) is None
