@@ -31,7 +31,7 @@ for name in ("SPARK_SUBMIT_OPTS", "KAFKA_OPTS"):
 # first ends a Spark in order, which leaves the archive of classes that the Sparks after it start from: one that is
 # killed leaves none.
 LONGEST = (
-    "test_cli_run", "test_cli_run_script", "test_many_views", "test_beginnings", "test_shell_errors", "test_cli_topics",
+    "test_cli_run", "test_cli_run_script", "test_many_views", "test_old_homes", "test_beginnings", "test_shell_errors", "test_cli_topics",
     "test_documentation", "test_tutorial", "test_devstack", "test_pool_trouble", "test_sigkill", "test_dead_letters", "test_schema_evolution",
     "test_session_flow", "test_views_changelog", "test_letters", "test_worker_memory", "test_session_metrics",
     "test_views_kinds", "test_dlq_replay", "test_views_partial", "test_session_trouble", "test_evolution_sigkill",

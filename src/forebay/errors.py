@@ -45,6 +45,8 @@
     │   ├── SelectFailedError        FB4008  Spark could not work out a SELECT
     │   ├── EvaluationError          FB4009  an expression has no value for a row: overflow, division by zero
     │   ├── ReplayFailedError        FB4010  dead letters that could not be sent again
+    │   ├── ChangesGoneError         FB4011  changes of a view that are not kept any more
+    │   ├── SumOverflowError         FB4012  a sum of a group is beyond its type
     │   ├── PoolHaltedError          FB4020  more records of a pool have failed than it bears
     │   ├── HandlerTimeoutError      FB4021  a pool's handler took too long; retryable
     │   ├── TransactionError         FB4022  a pool's transaction cannot go on
@@ -408,6 +410,11 @@ class SelectFailedError(RuntimeFailure):
     code = "FB4008"
 
 
+class SumOverflowError(RuntimeFailure):
+    code = "FB4012"
+    default_remedy = "create the view with a wider type, such as sum(CAST(x AS DECIMAL(38, 0)))"
+
+
 class EvaluationError(RuntimeFailure):
     code = "FB4009"
     default_remedy = (
@@ -417,6 +424,11 @@ class EvaluationError(RuntimeFailure):
 
 class ReplayFailedError(RuntimeFailure):
     code = "FB4010"
+
+
+class ChangesGoneError(RuntimeFailure):
+    code = "FB4011"
+    default_remedy = "subscribe anew: the first answer is the view as it is now"
 
 
 class PoolHaltedError(RuntimeFailure):

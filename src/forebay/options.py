@@ -149,11 +149,22 @@ def choice(*choices: str) -> OptionKind:
     return OptionKind("choice", parse, "one of " + ", ".join(choices), choices)
 
 
+_SECONDS = {"second": 1, "minute": 60, "hour": 3600, "day": 86_400, "week": 604_800}
+
+
+def _duration(text: str) -> int:
+    match = re.fullmatch(r"\s*(\d+)\s+([a-z]+?)s?\s*", text.lower())
+    if not match or match[2] not in _SECONDS:
+        raise ValueError
+    return int(match[1]) * _SECONDS[match[2]]
+
+
 TEXT = OptionKind("string", _text, "a text that is not empty")
 ANY_TEXT = OptionKind("string", str, "a text")
 WORDS = OptionKind("list", _words, "names, separated by commas")
 BOOLEAN = OptionKind("boolean", _boolean, "true or false", ("true", "false"))
 SIZE = OptionKind("size", _size, "a size such as 1048576, 512KB or 1MB")
+DURATION = OptionKind("duration", _duration, "a length of time such as '7 days', '12 hours' or '30 minutes'")
 REGEX = OptionKind("pattern", _regex, "a regular expression")
 CHARACTER = OptionKind("character", _character, "one character")
 CHARACTER_OR_NONE = OptionKind(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from pathlib import Path
 
 import pyarrow as pa
@@ -11,9 +10,9 @@ from deltalake import DeltaTable
 from sessions import caught_up, create_source, event, events, name, rows
 from support import Cluster
 
-from forebay.errors import UnknownObjectError
+from forebay.errors import OptionValueError, UnknownObjectError
 from forebay.runtime.session import Session
-from forebay.views import table as table_module
+from forebay.views import compaction, tidy
 from forebay.views.table import ViewTable
 
 KEYED = "k string, n bigint"
@@ -74,7 +73,8 @@ def test_files_carry_bounds_that_are_true(db: Session, tmp_path: Path) -> None:
 def test_compaction_keeps_the_contents_and_a_subscriber_sees_no_row_twice(
     db: Session, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(table_module, "COMPACT_EVERY", 4)
+    monkeypatch.setattr(tidy, "EVERY", 4)
+    monkeypatch.setattr(compaction, "FAN", 2)
     topic, source, view, sums = cluster.make_topic(1), name("src"), name("view"), name("sums")
     cluster.produce(topic, events(range(40)))
     db.execute(create_source(cluster, source, topic, max_records_per_batch=5))  # eight batches
@@ -91,10 +91,6 @@ def test_compaction_keeps_the_contents_and_a_subscriber_sees_no_row_twice(
     assert ids(followed) == list(range(40))
     assert rows(db, f"SELECT count(*), count(DISTINCT id) FROM {view}") == [(40, 40)]
     assert rows(db, f"SELECT k, n FROM {sums} ORDER BY k") == [("a", 20), ("b", 20)]
-    history = Counter(
-        entry["operation"] for entry in ViewTable(db.home / "views" / view / "table").open().history()
-    )
-    assert history["OPTIMIZE"] == 2
     assert len(ViewTable(db.home / "views" / view / "table").files()) < 8
     assert ids(list(db.subscribe(view, timeout=0))) == list(range(40))
     # Of a view that is updated in place the changes fold to what the table holds, compacted or not.
@@ -104,6 +100,25 @@ def test_compaction_keeps_the_contents_and_a_subscriber_sees_no_row_twice(
             if row["_change_type"] in ("insert", "update_postimage"):
                 last[row["k"]] = row["n"]
     assert last == {"a": 20, "b": 20}
+    db.execute(f"DROP SOURCE {source} CASCADE")
+
+
+def test_a_view_without_retention_leaves_no_file_that_its_table_does_not_have(
+    db: Session, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tidy, "EVERY", 1)
+    monkeypatch.setattr(compaction, "FAN", 2)
+    topic, source, view = cluster.make_topic(1), name("src"), name("view")
+    cluster.produce(topic, events(range(40)))
+    db.execute(create_source(cluster, source, topic, max_records_per_batch=5))
+    with pytest.raises(OptionValueError, match="a length of time such as '7 days'"):
+        db.execute(f"CREATE MATERIALIZED VIEW {view} WITH (retention = 'long') AS SELECT id FROM {source}")
+    db.execute(f"CREATE MATERIALIZED VIEW {view} WITH (retention = '0 days') AS SELECT id FROM {source}")
+    caught_up(db)
+    assert rows(db, f"SELECT count(*), count(DISTINCT id) FROM {view}") == [(40, 40)]
+    table = ViewTable(db.home / "views" / view / "table")
+    # The files of the last merge go with the next batch.
+    assert len(list(table.path.glob("*.parquet"))) <= len(table.files()) + 3
     db.execute(f"DROP SOURCE {source} CASCADE")
 
 

@@ -20,7 +20,7 @@ from forebay.deadletter.destinations import FileDestination
 from forebay.deadletter.letter import Letter
 from forebay.errors import CheckpointError
 from forebay.files import Draft, make_folder, write_whole
-from forebay.views import table as table_module
+from forebay.views import compaction, tidy
 from forebay.views.table import ViewTable
 
 SCHEMA = StructType([StructField("k", StringType()), StructField("n", LongType())])
@@ -100,11 +100,13 @@ def held(path: Path) -> tuple[int, list[object]]:
 def test_a_batch_is_on_the_disk_before_the_checkpoint_can_know_of_it(
     way: str, disk: Disk, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(table_module, "COMPACT_EVERY", 3)
+    monkeypatch.setattr(tidy, "EVERY", 3)
+    monkeypatch.setattr(compaction, "FAN", 2)
+    monkeypatch.setitem(tidy.PROPERTIES, "delta.checkpointInterval", "2")
     schema = StructType([*SCHEMA.fields, StructField("_weight", LongType())]) if way == "add_up" else SCHEMA
     table = ViewTable(home / "views" / "v" / "table")
     table.create(schema)
-    for batch in range(5):  # the third is compacted
+    for batch in range(8):  # now and then files are merged
         WAYS[way](table, batch)
         left = disk.after_power_failure(home, tmp_path / f"left-{batch}") / "views" / "v" / "table"
         assert held(left) == held(table.path)

@@ -79,7 +79,8 @@ def describe_view(home: Path, catalog: Catalog, name: str, status: QueryStatus |
     from forebay.sql.text import WEIGHT
 
     definition = defined(catalog, "view", name)
-    schema = pa.schema(table_of_view(home, catalog, name).open().schema().to_arrow())
+    table = table_of_view(home, catalog, name)
+    schema = pa.schema(table.open().schema().to_arrow())
     hidden = WEIGHT if definition.detail.get("kept") == "rows" else None
     rows = [(field.name, sql_name(field.type)) for field in schema if field.name != hidden]
     notes = [f"Sources: {', '.join(definition.detail['sources'])}", f"Emit: {definition.detail['emit']}"]
@@ -89,5 +90,8 @@ def describe_view(home: Path, catalog: Catalog, name: str, status: QueryStatus |
             f"{time_text(at)} {state} {message}".rstrip()
             for at, state, message in catalog.history(name)[-10:]
         ]
-        notes.append(f"Table: {paths_of(home, name).table}")
+        size = table.size()
+        vacuumed = f"last vacuumed {time_text(size.vacuumed_ms)}" if size.vacuumed_ms else "never vacuumed"
+        notes.append(f"Table: {table.path}")
+        notes.append(f"Files: {size.files}, {size.size:,} bytes, {vacuumed}")
     return Result.of(("column", "type"), rows, notes)

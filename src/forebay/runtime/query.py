@@ -32,6 +32,7 @@ from forebay.runtime.lock import ViewLock
 from forebay.runtime.spark_failures import reason
 from forebay.runtime.view_positions import earlier
 from forebay.telemetry.times import Times
+from forebay.views.options import RETENTION_S
 from forebay.views.paths import ViewPaths
 from forebay.views.table import ViewTable
 
@@ -68,6 +69,7 @@ class RunningQuery:
         output_mode: str,
         merge_keys: tuple[str, ...] | None,
         kept: str | None = None,
+        retention_s: float = RETENTION_S,
         on_state: Callable[[str, QueryState, str], None],
         evolve: Callable[[str, int], None],
         session_lock: AbstractContextManager[Any],
@@ -75,7 +77,7 @@ class RunningQuery:
         self.name = name
         self.paths = paths
         self.connectors = dict(connectors)
-        self.table = ViewTable(paths.table)
+        self.table = ViewTable(paths.table, retention_s)
         self.starts: dict[str, Offsets] = {}  # where the view begins in each source
         self.progress = QueryProgress()
         self.batch_times = Times(BATCH_SECONDS)  # in this process, of batches with records

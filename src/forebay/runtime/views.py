@@ -157,6 +157,7 @@ class Views:
             raise _refused(error, _temporary(statement), statement.query) from None
 
     def _start(self, statement: sql.CreateView, *, is_new: bool, text: str) -> list[str]:
+        options = VIEW.bind({key: value.text for key, value in statement.options.items()})
         plan = self.plan(statement)
         self._check_tables(plan.tables)
         connectors = {name: self._sources.connector(name) for name in plan.tables}
@@ -171,6 +172,7 @@ class Views:
             output_mode=OUTPUT_MODES[plan.emit],
             merge_keys=plan.merge_keys if plan.emit == "changes" else None,
             kept=plan.kept,
+            retention_s=options["retention"],
             on_state=self._on_state,
             evolve=self._sources.evolve,
             session_lock=self._lock,

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Iterator
 from types import TracebackType
 
 import pyarrow as pa
-from deltalake import DeltaTable
+import pyarrow.parquet as pq
 
+from forebay.errors import ChangesGoneError
+from forebay.views.compaction import as_in
 from forebay.views.table import ViewTable
+from forebay.views.versions import TableVersion, Versions
+
+log = logging.getLogger("forebay.views")
 
 POLL_S = 0.1
 CHANGE_TYPE = "_change_type"  # insert, update_preimage, update_postimage, delete
@@ -20,7 +26,8 @@ class Subscription:
     """An iterator of Arrow batches: the view's columns, `_change_type` and `_commit_version`.
 
     `position` is the last version that was handed out whole; give it to `subscribe(…, after=…)` and the
-    next subscription goes on behind it. With a timeout the iterator ends when nothing has come for that
+    next subscription goes on behind it. Without `after` it begins with the oldest version that the view's
+    retention has left. With a timeout the iterator ends when nothing has come for that
     long; without one it waits for ever.
     """
 
@@ -32,8 +39,9 @@ class Subscription:
         timeout: float | None = None,
         check: Callable[[], None] = lambda: None,
     ) -> None:
-        self.position = -1 if after is None else after
         self._table = table
+        self._versions = Versions(table.path)
+        self.position = self._before_all() if after is None else after
         self._timeout = timeout
         self._check = check
         self._closed = False
@@ -69,8 +77,50 @@ class Subscription:
             self._check()
             time.sleep(POLL_S)
 
-    def _changes(self, version: int) -> Iterator[pa.RecordBatch]:
-        # A handle of its own: reading the feed must not disturb the writer's.
-        feed = DeltaTable(str(self._table.path)).load_cdf(starting_version=version, ending_version=version)
-        table = pa.table(feed).drop_columns(["_commit_timestamp"])
-        yield from (batch for batch in table.to_batches() if batch.num_rows)
+    def _before_all(self) -> int:
+        oldest = self._versions.oldest()
+        if oldest > 0:
+            log.info(
+                "view '%s': the changes begin with version %d, older ones are past the view's retention",
+                self._table.path.parent.name,
+                oldest,
+            )
+        return oldest - 1
+
+    def _changes(self, number: int) -> Iterator[pa.RecordBatch]:
+        """What a version changed: by its change files, or else by the files that it added and removed."""
+        version = self._versions.get(number)
+        if version is None:
+            raise self._gone(number)
+        schema = pa.schema(self._table.open().schema().to_arrow())
+        try:
+            found = [*self._files(version, schema)]
+        except FileNotFoundError:
+            raise self._gone(number) from None
+        for batch in found:
+            if batch.num_rows:
+                yield batch.append_column(VERSION, pa.array([number] * batch.num_rows, pa.int64()))
+
+    def _files(self, version: TableVersion, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        if version.changed:
+            with_kind = schema.append(pa.field(CHANGE_TYPE, pa.string()))
+            yield from self._read(version.changed, with_kind)
+            return
+        for kind, names in (("insert", version.added), ("delete", version.removed)):
+            for batch in self._read(names, schema):
+                yield batch.append_column(CHANGE_TYPE, pa.array([kind] * batch.num_rows, pa.string()))
+
+    def _read(self, names: list[str], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        for name in names:
+            with pq.ParquetFile(self._table.path / name) as file:
+                for batch in file.iter_batches():
+                    yield as_in(batch, schema)
+
+    def _gone(self, number: int) -> ChangesGoneError:
+        oldest = self._versions.oldest()
+        return ChangesGoneError(
+            f"version {number} of view '{self._table.path.parent.name}' is past the view's retention; "
+            f"the oldest that is there is {oldest}",
+            remedy=f"subscribe after {oldest - 1} and take what is missing from a SELECT, "
+            "or give the view a longer 'retention'",
+        )

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from forebay.options import Option, OptionKind, OptionTable
+from forebay.options import DURATION, Option, OptionKind, OptionTable
 
 BEGINNING, NOW = "beginning", "now"
+RETENTION_S = 7 * 86_400
 
 
 def _start(text: str) -> str | int:
@@ -30,6 +31,14 @@ VIEW = OptionTable(
             "of that time; it is settled when the view is created",
             BEGINNING,
             "now",
+        ),
+        Option(
+            "retention",
+            DURATION,
+            "how long the view's table keeps what it has replaced or merged: a subscriber can go on behind a version of that "
+            "time, and a SELECT that takes as long still finds its files",
+            "7 days",
+            "1 day",
         ),
     ),
 )

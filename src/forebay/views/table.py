@@ -5,6 +5,8 @@ Executors write Parquet files; the driver makes them part of the table in one De
 
 All that a batch wrote is forced to the disk before Spark hears that it is done: neither deltalake nor the Parquet writer
 does that, and after a power failure the checkpoint would know of rows that no file has.
+
+Between batches the table is kept small (`tidy.py`).
 """
 
 from __future__ import annotations
@@ -12,13 +14,12 @@ from __future__ import annotations
 import json
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from deltalake import CommitProperties, DeltaTable, Schema, Transaction
 from deltalake.table import TableMerger
@@ -26,21 +27,25 @@ from deltalake.transaction import AddAction
 
 from forebay.errors import CheckpointError
 from forebay.files import make_folder, persist
+from forebay.views.options import RETENTION_S
+from forebay.views.statistics import FileStatistics
+from forebay.views.tidy import PROPERTIES, TableSize, Tidier, size_of
+from forebay.views.versions import entry_of, read_entry
 
 if TYPE_CHECKING:  # who only reads a table needs no Spark
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
 
 WRITTEN = "path string, size long, stats string"
-COMPACT_EVERY = 200  # commits: a view that gets two batches a second is compacted every two minutes
-_WITH_BOUNDS = (pa.types.is_integer, pa.types.is_floating, pa.types.is_string, pa.types.is_date)
+METADATA = "forebay"  # the key in a commit's information that has what the writer said of the batch
 
 
 class ViewTable:
     """One view's table on disk."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, retention_s: float = RETENTION_S) -> None:
         self.path = path
+        self._tidier = Tidier(path, retention_s)
         self._table: DeltaTable | None = None
         self._durable: int | None = None  # all versions up to this one are on the disk
 
@@ -54,7 +59,11 @@ class ViewTable:
             str(self.path),
             schema=_arrow(schema),
             # Bounds of every column are kept, however many there are: `least` asks for one of the last.
-            configuration={"delta.enableChangeDataFeed": "true", "delta.dataSkippingNumIndexedCols": "-1"},
+            configuration={
+                "delta.enableChangeDataFeed": "true",
+                "delta.dataSkippingNumIndexedCols": "-1",
+                **PROPERTIES,
+            },
         )
         self.persist()
 
@@ -93,7 +102,7 @@ class ViewTable:
         newest = self.open().version()
         log = self.path / "_delta_log"
         for version in range(newest if self._durable is None else self._durable + 1, newest + 1):
-            entry = log / f"{version:020d}.json"
+            entry = entry_of(self.path, version)
             persist(self._written_by(entry))
             # Now and then deltalake sums the log up; a reader looks at that first.
             summed = [*log.glob(f"{version:020d}.checkpoint*.parquet")]
@@ -102,8 +111,7 @@ class ViewTable:
 
     def _written_by(self, entry: Path) -> Iterator[Path]:
         """The data files of a version, and the folder of those that tell what it changed."""
-        for line in entry.read_text().splitlines():
-            action = json.loads(line)
+        for action in read_entry(entry):
             made = action.get("add") or action.get("cdc")
             if made is None:
                 continue
@@ -118,12 +126,36 @@ class ViewTable:
             if file.parent != self.path:
                 yield file.parent
 
-    def append(self, frame: DataFrame, query: str, batch: int) -> int:
+    def metadata(self) -> dict[str, str] | None:
+        """What the newest batch that has any was written with as its metadata; None if no version that is kept has some.
+
+        The newest versions may be merges of files. Reading an entry takes 0.1 ms, deltalake's `history(1)` 10 to 30.
+        """
+        for version in range(self.open().version(), -1, -1):
+            try:
+                actions = [*read_entry(entry_of(self.path, version))]
+            except FileNotFoundError:
+                return None
+            for action in actions:
+                found = action.get("commitInfo", {}).get(METADATA)
+                if found is not None:
+                    return dict(found)
+        return None
+
+    def append(
+        self, frame: DataFrame, query: str, batch: int, metadata: Mapping[str, str] | None = None
+    ) -> int:
         """Add the rows of a batch; returns how many."""
         written = frame.mapInArrow(_parquet_writer(str(self.path), batch), WRITTEN).collect()
-        return self.add(written, query, batch)
+        return self.add(written, query, batch, metadata)
 
-    def add(self, written: Sequence[tuple[str, int, str]], query: str, batch: int) -> int:
+    def add(
+        self,
+        written: Sequence[tuple[str, int, str]],
+        query: str,
+        batch: int,
+        metadata: Mapping[str, str] | None = None,
+    ) -> int:
         """Make files part of the table that executors have written and forced to the disk; returns how many rows."""
         if not written:
             return 0
@@ -131,30 +163,40 @@ class ViewTable:
         actions = [AddAction(path, size, {}, now, True, stats) for path, size, stats in written]
         table = self.open()
         table.create_write_transaction(
-            actions, "append", table.schema(), commit_properties=_properties(query, batch)
+            actions, "append", table.schema(), commit_properties=_properties(query, batch, metadata)
         )
-        self._tidy(batch)
+        self._done(len(written))
         return sum(int(json.loads(stats)["numRecords"]) for _, _, stats in written)
 
-    def merge(self, rows: pa.Table, keys: tuple[str, ...], query: str, batch: int) -> int:
+    def merge(
+        self,
+        rows: pa.Table,
+        keys: tuple[str, ...],
+        query: str,
+        batch: int,
+        metadata: Mapping[str, str] | None = None,
+    ) -> int:
         """Replace the rows of these keys, add those that are new; returns how many."""
         if not rows.num_rows:
             return 0
-        rows = rows.cast(pa.schema([field.with_nullable(True) for field in rows.schema]))
-        # A NULL in a key is a group like any other, so plain equality will not do.
-        same = " AND ".join(f'(t."{key}" IS NOT DISTINCT FROM s."{key}")' for key in keys) or "true"
-        merge = self.open().merge(
-            rows, same, source_alias="s", target_alias="t", commit_properties=_properties(query, batch)
-        )
+        merge = self._merger(rows, keys, query, batch, metadata)
         merge.when_matched_update_all().when_not_matched_insert_all().execute()
-        self._tidy(batch)
+        self._done()
         return int(rows.num_rows)
 
-    def replace(self, rows: pa.Table, keys: tuple[str, ...], weight: str, query: str, batch: int) -> int:
+    def replace(
+        self,
+        rows: pa.Table,
+        keys: tuple[str, ...],
+        weight: str,
+        query: str,
+        batch: int,
+        metadata: Mapping[str, str] | None = None,
+    ) -> int:
         """As `merge`, but that rows whose weight is 0 are removed; the weight itself is not kept."""
         if not rows.num_rows:
             return 0
-        merge = self._weighed(rows, keys, query, batch)
+        merge = self._merger(rows, keys, query, batch, metadata)
         values = {_quoted(name): f"s.{_quoted(name)}" for name in rows.column_names if name != weight}
         if keys:
             gone = f"s.{_quoted(weight)} = 0"
@@ -162,26 +204,45 @@ class ViewTable:
         else:
             merge.when_not_matched_insert(values)
         merge.when_matched_update(values).execute()
-        self._tidy(batch)
+        self._done()
         return int(rows.num_rows)
 
-    def add_up(self, rows: pa.Table, weight: str, query: str, batch: int) -> int:
+    def add_up(
+        self,
+        rows: pa.Table,
+        weight: str,
+        query: str,
+        batch: int,
+        metadata: Mapping[str, str] | None = None,
+    ) -> int:
         """Add the weights of rows to those of the equal rows that are there; of weight 0 there are none."""
         if not rows.num_rows:
             return 0
         keys = tuple(name for name in rows.column_names if name != weight)
-        merge = self._weighed(rows, keys, query, batch)
+        merge = self._merger(rows, keys, query, batch, metadata)
         total = f"t.{_quoted(weight)} + s.{_quoted(weight)}"
         merge.when_matched_delete(f"{total} = 0").when_matched_update({_quoted(weight): total})
         merge.when_not_matched_insert_all().execute()
-        self._tidy(batch)
+        self._done()
         return int(rows.num_rows)
 
-    def _weighed(self, rows: pa.Table, keys: tuple[str, ...], query: str, batch: int) -> TableMerger:
+    def _merger(
+        self,
+        rows: pa.Table,
+        keys: tuple[str, ...],
+        query: str,
+        batch: int,
+        metadata: Mapping[str, str] | None,
+    ) -> TableMerger:
         rows = rows.cast(pa.schema([field.with_nullable(True) for field in rows.schema]))
+        # A NULL in a key is a group like any other, so plain equality will not do.
         same = " AND ".join(f"(t.{_quoted(k)} IS NOT DISTINCT FROM s.{_quoted(k)})" for k in keys) or "true"
         return self.open().merge(
-            rows, same, source_alias="s", target_alias="t", commit_properties=_properties(query, batch)
+            rows,
+            same,
+            source_alias="s",
+            target_alias="t",
+            commit_properties=_properties(query, batch, metadata),
         )
 
     def least(self, column: str) -> int | None:
@@ -191,11 +252,15 @@ class ViewTable:
         found = known.column(name).to_pylist() if name in known.column_names else []
         return min((value for value in found if value is not None), default=None)
 
-    def _tidy(self, batch: int) -> None:
+    def _done(self, files: int = 1) -> None:
+        """A batch is committed: onto the disk with it, then tidy up if it is time to."""
         self.persist()
-        if batch % COMPACT_EVERY == COMPACT_EVERY - 1:
-            self.open().optimize.compact()
+        if self._tidier.wrote(files):
+            self._tidier.step(self.open(), self.persist)
             self.persist()
+
+    def size(self) -> TableSize:
+        return size_of(self.open(), self.path)
 
     def files(self) -> list[str]:
         return list(self.open().file_uris())
@@ -205,8 +270,9 @@ def _quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-def _properties(query: str, batch: int) -> CommitProperties:
-    return CommitProperties(app_transactions=[Transaction(query, batch)])
+def _properties(query: str, batch: int, metadata: Mapping[str, str] | None = None) -> CommitProperties:
+    said = None if metadata is None else {METADATA: dict(metadata)}
+    return CommitProperties(custom_metadata=said, app_transactions=[Transaction(query, batch)])
 
 
 def _arrow(schema: StructType) -> pa.Schema:
@@ -222,7 +288,7 @@ def _parquet_writer(
 
     def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         writer: pq.ParquetWriter | None = None
-        stats = _Stats()
+        stats = FileStatistics()
         name = f"part-{batch:05d}-{uuid.uuid4()}.parquet"
         path = Path(directory) / name
         for rows in batches:
@@ -237,53 +303,3 @@ def _parquet_writer(
             yield pa.RecordBatch.from_pydict(entry)
 
     return write
-
-
-class _Stats:
-    """Row count and bounds of a file, as Delta keeps them: readers skip files by them."""
-
-    def __init__(self) -> None:
-        self._rows = 0
-        self._low: dict[str, object] = {}
-        self._high: dict[str, object] = {}
-        self._nulls: dict[str, int] = {}
-
-    def add(self, rows: pa.RecordBatch) -> None:
-        self._rows += rows.num_rows
-        for field, column in zip(rows.schema, rows.columns, strict=True):
-            if not any(test(field.type) for test in _WITH_BOUNDS):
-                continue
-            self._nulls[field.name] = self._nulls.get(field.name, 0) + column.null_count
-            if pa.types.is_floating(field.type) and pc.any(pc.is_nan(column)).as_py():
-                # NaN is greater than every number, but min_max leaves it out: no bounds, rather than wrong ones.
-                self._low[field.name] = self._high[field.name] = _UNKNOWN
-                continue
-            bounds = pc.min_max(column)
-            low, high = bounds["min"].as_py(), bounds["max"].as_py()
-            if low is None:  # all NULL
-                continue
-            self._low[field.name] = _least(self._low.get(field.name), low, min)
-            self._high[field.name] = _least(self._high.get(field.name), high, max)
-
-    def to_json(self) -> str:
-        return json.dumps(
-            {
-                "numRecords": self._rows,
-                "minValues": {k: _plain(v) for k, v in self._low.items() if v is not _UNKNOWN},
-                "maxValues": {k: _plain(v) for k, v in self._high.items() if v is not _UNKNOWN},
-                "nullCount": self._nulls,
-            }
-        )
-
-
-_UNKNOWN = object()
-
-
-def _least(known: object, new: object, pick: Callable[..., object]) -> object:
-    if known is _UNKNOWN:
-        return known
-    return new if known is None else pick(known, new)
-
-
-def _plain(value: object) -> object:
-    return value.isoformat() if hasattr(value, "isoformat") else value

@@ -1,0 +1,129 @@
+"""Small files of a table become fewer and larger ones, so that each row is rewritten a logarithmic number of times.
+
+Files are in tiers by how many rows they have, each tier FAN times the one before. A tier with FAN files is merged into one
+file, which is then in a higher tier. Bytes would not do: ten Parquet files of ten rows are hardly larger as one.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from deltalake import DeltaTable
+from deltalake.transaction import AddAction, RemoveAction
+
+from forebay.files import persist
+from forebay.views.statistics import FileStatistics
+
+FAN = 8
+LARGE = 16 << 20  # bytes; a file of this size stays as it is
+MOST_BYTES = 32 << 20  # that one merge rewrites: it takes most of a second, and the next batch waits for it
+MOST_FILES = 128  # that one merge opens
+
+
+@dataclass(frozen=True)
+class DataFile:
+    """A file of a table's newest version."""
+
+    path: str
+    size: int
+    rows: int
+    modified: int
+
+    @property
+    def tier(self) -> int:
+        tier, rows = 0, self.rows
+        while rows >= FAN:
+            tier, rows = tier + 1, rows // FAN
+        return tier
+
+
+def due(files: Iterable[DataFile]) -> list[DataFile]:
+    """The files to merge now, oldest first: of the lowest tier that has enough of them."""
+    tiers: dict[int, list[DataFile]] = {}
+    for file in files:
+        if file.size < LARGE:
+            tiers.setdefault(file.tier, []).append(file)
+    for _, tier in sorted(tiers.items()):
+        if len(tier) >= FAN:
+            return _at_most(sorted(tier, key=lambda file: (file.modified, file.path))[:MOST_FILES])
+    return []
+
+
+def _at_most(files: Sequence[DataFile]) -> list[DataFile]:
+    """As many as one merge may rewrite. Two always fit, since each is less than LARGE."""
+    total, taken = 0, list[DataFile]()
+    for file in files:
+        total += file.size
+        if total > MOST_BYTES:
+            break
+        taken.append(file)
+    return taken
+
+
+def data_files(table: DeltaTable) -> list[DataFile]:
+    """The files of the newest version that was opened."""
+    found = pa.RecordBatchReader.from_stream(table.get_add_actions(flatten=True)).read_all()
+    columns = ("path", "size_bytes", "num_records", "modification_time")
+    return [
+        DataFile(path, size, rows or 0, at)
+        for path, size, rows, at in zip(
+            *(found.column(name).to_pylist() for name in columns[:3]),
+            found.column(columns[3]).cast(pa.int64()).to_pylist(),
+            strict=True,
+        )
+    ]
+
+
+def merge(folder: Path, table: DeltaTable, files: Sequence[DataFile]) -> None:
+    """Replace these files by one. The commit says that no row has changed, so no subscriber sees one."""
+    schema = pa.schema(table.schema().to_arrow())
+    name = f"part-merged-{uuid.uuid4()}.parquet"
+    statistics = FileStatistics()
+    try:
+        with pq.ParquetWriter(folder / name, schema, compression="zstd") as writer:
+            for rows in _rows(folder, files, schema):
+                writer.write_batch(rows)
+                statistics.add(rows)
+        persist([folder / name])
+        now = int(time.time() * 1000)
+        size = (folder / name).stat().st_size
+        table.create_write_transaction(
+            [
+                AddAction(name, size, {}, now, False, statistics.to_json()),
+                *(RemoveAction(file.path, False, now, file.size) for file in files),
+            ],
+            "append",
+            table.schema(),
+        )
+    except BaseException:
+        (folder / name).unlink(missing_ok=True)
+        raise
+
+
+def _rows(folder: Path, files: Sequence[DataFile], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    for file in files:
+        with pq.ParquetFile(folder / file.path) as opened:
+            for rows in opened.iter_batches():
+                yield as_in(rows, schema)
+
+
+def as_in(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """With the table's columns: a file from before a column or a field of one was added has NULL there."""
+    known = set(rows.schema.names)
+    arrays = [
+        _as_type(rows.column(field.name), field.type)
+        if field.name in known
+        else pa.nulls(rows.num_rows, field.type)
+        for field in schema
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _as_type(column: pa.Array, kind: pa.DataType) -> pa.Array:
+    return column if column.type.equals(kind) else column.cast(kind)

@@ -1,0 +1,156 @@
+"""Keeps a table small between batches: few files, a short Delta log, nothing older than the view's retention.
+
+A step takes a bounded time and comes every few batches. What was removed from the table stays on disk for the retention,
+for those who have opened an older version and for subscribers who go on behind one. Then it goes with the entry of the log
+that removed it, so that each entry is read once and no folder is searched. Only what killed tasks left is searched
+for, once a day and in the background.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
+
+from forebay import threads
+from forebay.views import compaction
+from forebay.views.versions import OWN, Versions, now_ms
+
+log = logging.getLogger("forebay.views")
+
+EVERY = 32  # files written between two steps; with the tiers above it makes a table of less than 100
+BUDGET_S = 0.1  # no merge begins later in a step
+SWEEP_S = 24 * 3600.0
+ORPHAN_S = 24 * 3600.0  # a file that is younger may be a batch's that is not committed yet
+PROPERTIES = {
+    # The log is shortened here, after the files that an entry names: deltalake would take entries first.
+    "delta.enableExpiredLogCleanup": "false",
+    # Each checkpoint repeats what was removed since then. A week of it would be millions of rows, every ten seconds.
+    "delta.deletedFileRetentionDuration": "interval 10 minutes",
+}
+
+
+@dataclass(frozen=True)
+class TableSize:
+    """How large a table is, and when files that it does not need any more were last removed (0: never)."""
+
+    files: int
+    size: int
+    vacuumed_ms: int
+
+
+class Tidier:
+    """Of one table, used by its single writer between batches."""
+
+    def __init__(self, table: Path, retention_s: float) -> None:
+        self._path = table
+        self._retention_ms = int(retention_s * 1000)
+        self._versions = Versions(table)
+        self._written = EVERY  # files since the last step; a process that has just begun does not know
+        self._swept: float | None = None
+
+    def wrote(self, files: int) -> bool:
+        """A batch wrote so many files; returns whether it is time for a step."""
+        self._written += files
+        return self._written >= EVERY
+
+    def step(self, table: DeltaTable, persist: Callable[[], None]) -> None:
+        """Do what is to be done; `persist` forces to the disk what was committed.
+
+        Whatever fails is tried again later: the batch is in the table, and goes on.
+        """
+        self._written = 0
+        try:
+            self._set_properties(table)
+            files = self._merge(table, persist)
+            before = now_ms() - self._retention_ms
+            self._versions.expire(before, {file.path for file in files})
+            self._versions.shorten_log()
+            self._mark("vacuumed")
+            self._sweep_daily(before)
+        except (DeltaError, OSError, pa.ArrowException) as error:
+            log.warning("the table at %s could not be tidied now: %s", self._path, error)
+
+    def _set_properties(self, table: DeltaTable) -> None:
+        """Also of tables that an earlier version has made."""
+        known = table.metadata().configuration
+        if any(known.get(key) != value for key, value in PROPERTIES.items()):
+            table.alter.set_table_properties(PROPERTIES)
+
+    def _merge(self, table: DeltaTable, persist: Callable[[], None]) -> list[compaction.DataFile]:
+        """Returns the files that the table has afterwards."""
+        began = time.monotonic()
+        files = compaction.data_files(table)
+        while (due := compaction.due(files)) and time.monotonic() - began < BUDGET_S:
+            compaction.merge(self._path, table, due)
+            persist()
+            files = compaction.data_files(table)
+        return files
+
+    def _mark(self, what: str) -> None:
+        mark = self._path / OWN / what
+        mark.parent.mkdir(exist_ok=True)
+        mark.touch()
+
+    # -- what killed tasks left ----------------------------------------------------------------------
+
+    def _sweep_daily(self, before_ms: int) -> None:
+        if self._swept is None:
+            self._swept = _time_of(self._path / OWN / "swept")
+        if time.time() - self._swept >= SWEEP_S:
+            self._swept = time.time()
+            name = f"forebay-sweep-{self._path.parent.name}"
+            threads.start(name, lambda: sweep(self._path, before_ms), lambda error: None)
+            self._mark("swept")
+
+
+def sweep(table: Path, before_ms: int) -> None:
+    """Remove files that no version knows of, and that are too old to become part of one."""
+    before = min(before_ms / 1000, time.time() - ORPHAN_S)
+    old = {
+        found
+        for folder in ("", "_change_data")
+        for found in _files(table / folder, f"{folder}/" if folder else "", before)
+    }
+    if old:
+        old -= {file.path for file in compaction.data_files(DeltaTable(str(table)))}
+    if old:
+        for version in Versions(table).all():
+            old -= version.files()
+    for name in old:
+        (table / name).unlink(missing_ok=True)
+    if old:
+        log.info("%d files that no version of the table at %s has are removed", len(old), table)
+
+
+def _files(folder: Path, prefix: str, before: float) -> list[str]:
+    try:
+        with os.scandir(folder) as entries:
+            return [
+                prefix + entry.name
+                for entry in entries
+                if entry.name.endswith(".parquet") and entry.stat().st_mtime < before
+            ]
+    except FileNotFoundError:
+        return []
+
+
+def size_of(table: DeltaTable, path: Path) -> TableSize:
+    files = compaction.data_files(table)
+    return TableSize(
+        len(files), sum(file.size for file in files), int(_time_of(path / OWN / "vacuumed") * 1000)
+    )
+
+
+def _time_of(file: Path) -> float:
+    try:
+        return file.stat().st_mtime
+    except FileNotFoundError:
+        return 0.0

@@ -1,0 +1,367 @@
+"""A view's table stays small: few files, a short log, nothing past its retention; and nobody who reads it loses a row."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable
+from datetime import datetime
+from decimal import Decimal
+from pathlib import Path
+from zoneinfo import ZoneInfo
+
+import inside
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable
+from hypothesis import given
+from hypothesis import strategies as st
+from pyspark.sql import types as t
+from pyspark.sql.types import LongType, StringType, StructField, StructType
+
+from forebay.errors import ChangesGoneError, OptionValueError
+from forebay.source.spark_types import from_spark
+from forebay.views import compaction, tidy, versions
+from forebay.views.changes import Subscription
+from forebay.views.compaction import FAN, LARGE, MOST_BYTES, MOST_FILES, DataFile, due
+from forebay.views.options import RETENTION_S, VIEW
+from forebay.views.table import ViewTable
+
+SCHEMA = StructType([StructField("k", StringType()), StructField("n", LongType())])
+WEEK_S = 7 * 86_400.0
+
+
+def made(tmp_path: Path, retention_s: float = WEEK_S, schema: StructType = SCHEMA) -> ViewTable:
+    table = ViewTable(tmp_path / "v" / "table", retention_s)
+    table.create(schema)
+    return table
+
+
+def rows(*numbers: int) -> pa.Table:
+    return pa.table({"k": [f"k{n % 7}" for n in numbers], "n": pa.array(numbers, pa.int64())})
+
+
+def append(table: ViewTable, batch: int, **more: dict[str, str]) -> None:
+    written = []
+    for found in inside.parquet_writer(str(table.path), batch)(iter(rows(batch).to_batches())):
+        written += [(row["path"], row["size"], row["stats"]) for row in found.to_pylist()]
+    table.add(written, "q", batch, **more)
+
+
+def merge(table: ViewTable, batch: int, **more: dict[str, str]) -> None:
+    table.merge(rows(batch), ("k",), "q", batch, **more)
+
+
+def contents(path: Path) -> list[tuple[str, int]]:
+    found = DeltaTable(str(path)).to_pyarrow_table()
+    return sorted(zip(found["k"].to_pylist(), found["n"].to_pylist(), strict=True))
+
+
+def expected(way: Callable[..., None], batches: int) -> list[tuple[str, int]]:
+    if way is append:
+        return sorted((f"k{n % 7}", n) for n in range(batches))
+    return sorted({f"k{n % 7}": n for n in range(batches)}.items())
+
+
+def on_disk(table: ViewTable) -> list[Path]:
+    return [path for path in table.path.rglob("*.parquet") if "_delta_log" not in path.parts]
+
+
+def changes(table: ViewTable, after: int | None = None) -> list[dict[str, object]]:
+    with Subscription(ViewTable(table.path), after=after, timeout=0) as found:
+        return [row for batch in found for row in batch.to_pylist()]
+
+
+@pytest.fixture
+def often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A step after every fourth batch, merges of four files, a checkpoint for ten versions and short segments."""
+    monkeypatch.setitem(tidy.PROPERTIES, "delta.checkpointInterval", "10")
+    monkeypatch.setattr(tidy, "EVERY", 4)
+    monkeypatch.setattr(compaction, "FAN", 4)
+    monkeypatch.setattr(versions, "LIVE", 10)
+    monkeypatch.setattr(versions, "SEGMENT", 8)
+
+
+@pytest.mark.parametrize(("way", "batches"), [(append, 400), (merge, 100)])
+def test_after_many_batches_there_are_few_files(
+    way: Callable[..., None], batches: int, tmp_path: Path
+) -> None:
+    table = made(tmp_path, retention_s=0)
+    for batch in range(batches):
+        way(table, batch)
+        if batch % 100 == 99:
+            assert len(table.files()) <= 100
+    assert len(on_disk(table)) <= 150
+    assert len(list((table.path / "_delta_log").iterdir())) < 400
+    assert contents(table.path) == expected(way, batches)
+    assert table.holds("q", batches - 1)
+
+
+@pytest.mark.usefixtures("often")
+@pytest.mark.parametrize("way", [append, merge])
+def test_merging_files_is_no_change_that_a_subscriber_sees(way: Callable[..., None], tmp_path: Path) -> None:
+    table = made(tmp_path)
+    for batch in range(60):
+        way(table, batch)
+    assert any(
+        version.dropped and not version.files() - {*version.dropped}
+        for version in versions.Versions(table.path).all()
+    )
+    added = Counter(
+        row["n"] for row in changes(table) if row["_change_type"] in ("insert", "update_postimage")
+    )
+    assert added == dict.fromkeys(range(60), 1)
+
+
+@pytest.mark.usefixtures("often")
+@pytest.mark.parametrize("way", [append, merge])
+def test_the_changes_are_those_of_deltas_own_change_feed(
+    way: Callable[..., None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(versions, "LIVE", 1_000)  # deltalake knows no segments
+    table = made(tmp_path)
+    for batch in range(30):
+        way(table, batch)
+    feed = pa.table(DeltaTable(str(table.path)).load_cdf(starting_version=0)).drop_columns(
+        ["_commit_timestamp"]
+    )
+    assert sorted(changes(table), key=str) == sorted(feed.select(["k", "n", "_change_type", "_commit_version"]).to_pylist(), key=str)  # fmt: skip
+
+
+@pytest.mark.usefixtures("often")
+def test_a_subscriber_resumes_at_any_version_within_the_retention(tmp_path: Path) -> None:
+    table = made(tmp_path)
+    for batch in range(90):  # old versions are in segments
+        append(table, batch)
+        assert len(list((table.path / "_delta_log").glob("*.json"))) >= min(batch, versions.LIVE)
+    assert len(list((table.path / "_delta_log").glob("*.json"))) < 50
+    assert [row["n"] for row in changes(table)] == [*range(90)]
+    everything = changes(table)
+    for after in (0, 9, 10, 37, 70):
+        assert changes(table, after) == [row for row in everything if row["_commit_version"] > after]
+
+
+@pytest.mark.usefixtures("often")
+def test_a_subscriber_past_the_retention_hears_which_version_is_the_oldest(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    table = made(tmp_path, retention_s=0)
+    for batch in range(60):
+        append(table, batch)
+    oldest = versions.Versions(table.path).oldest()
+    assert oldest > 20
+    with pytest.raises(
+        ChangesGoneError, match=f"version 4 of view 'v' .* the oldest that is there is {oldest}"
+    ):
+        changes(table, 3)
+    with caplog.at_level(logging.INFO, "forebay.views"):
+        subscription = Subscription(ViewTable(table.path), timeout=0)
+    assert subscription.position == oldest - 1
+    assert f"the changes begin with version {oldest}" in caplog.text
+
+
+@pytest.mark.usefixtures("often")
+@pytest.mark.parametrize("way", [append, merge])
+def test_who_opened_the_table_before_files_were_merged_still_reads_them(
+    way: Callable[..., None], tmp_path: Path
+) -> None:
+    table = made(tmp_path)
+    for batch in range(10):
+        way(table, batch)
+    code = (
+        "import sys; from deltalake import DeltaTable; t = DeltaTable(sys.argv[1]); print('open', flush=True);"
+        "sys.stdin.readline(); print(sorted(t.to_pyarrow_table()['n'].to_pylist()), flush=True);"
+        "t.update_incremental(); print(sorted(t.to_pyarrow_table()['n'].to_pylist()), flush=True)"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", code, str(table.path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as reader:
+        assert reader.stdin is not None
+        assert reader.stdout is not None
+        assert reader.stdout.readline() == "open\n"
+        for batch in range(10, 70):
+            way(table, batch)
+        reader.stdin.write("\n")
+        reader.stdin.flush()
+        assert json.loads(reader.stdout.readline()) == sorted(n for _, n in expected(way, 10))
+        assert json.loads(reader.stdout.readline()) == sorted(n for _, n in expected(way, 70))
+
+
+def test_what_a_killed_task_left_is_removed_when_it_is_old(tmp_path: Path) -> None:
+    table = made(tmp_path)
+    for batch in range(3):
+        append(table, batch)
+    merge(table, 9)  # rewrites a file
+    long_ago = time.time() - 30 * 86_400
+    for path in on_disk(table):
+        os.utime(path, (long_ago, long_ago))
+    known = {*on_disk(table)}
+    for name, age in (("part-old.parquet", 30 * 86_400), ("part-young.parquet", 3600)):
+        pq.write_table(rows(1), table.path / name)
+        os.utime(table.path / name, (time.time() - age,) * 2)
+    tidy.sweep(table.path, versions.now_ms())
+    assert {*on_disk(table)} == {*known, table.path / "part-young.parquet"}
+    assert len(changes(table)) > 3
+
+
+@pytest.mark.usefixtures("often")
+def test_a_table_of_an_earlier_version_is_tidied_too(tmp_path: Path) -> None:
+    path = tmp_path / "v" / "table"
+    path.mkdir(parents=True)
+    DeltaTable.create(str(path), rows(1).schema, configuration={"delta.enableChangeDataFeed": "true"})
+    table = ViewTable(path, 0)
+    for batch in range(60):
+        append(table, batch)
+    assert len(table.files()) < 30
+    assert table.open().metadata().configuration.items() >= tidy.PROPERTIES.items()
+    assert contents(path) == expected(append, 60)
+
+
+@pytest.mark.usefixtures("often")
+def test_files_from_before_a_column_was_added_are_merged_with_later_ones(tmp_path: Path) -> None:
+    inner = StructType([StructField("a", LongType())])
+    table = made(tmp_path, schema=StructType([StructField("n", LongType()), StructField("s", inner)]))
+    wider = StructType([*inner.fields, StructField("b", StringType())])
+
+    def write(batch: int, data: pa.Table) -> None:
+        written = []
+        for found in inside.parquet_writer(str(table.path), batch)(iter(data.to_batches())):
+            written += [(row["path"], row["size"], row["stats"]) for row in found.to_pylist()]
+        table.add(written, "q", batch)
+
+    for batch in range(6):
+        write(batch, pa.table({"n": [batch], "s": [{"a": batch}]}))
+    table.widen(
+        StructType([StructField("n", LongType()), StructField("s", wider), StructField("m", StringType())])
+    )
+    for batch in range(6, 20):
+        write(batch, pa.table({"n": [batch], "s": [{"a": batch, "b": "x"}], "m": ["y"]}))
+    assert len(table.files()) < 12
+    found = sorted(DeltaTable(str(table.path)).to_pyarrow_table().to_pylist(), key=lambda row: row["n"])
+    assert found == [{"n": n, "s": {"a": n, "b": "x" if n > 5 else None}, "m": "y" if n > 5 else None} for n in range(20)]  # fmt: skip
+    assert [row["n"] for row in changes(table)] == [*range(20)]
+
+
+@pytest.mark.usefixtures("often")
+def test_files_with_columns_of_every_type_are_merged_and_followed(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    inner = t.StructType(
+        [t.StructField("x", t.IntegerType(), nullable=False), t.StructField("y", t.DateType())]
+    )
+    kinds = [
+        t.BooleanType(), t.ByteType(), t.ShortType(), t.IntegerType(), t.LongType(), t.FloatType(), t.DoubleType(),
+        t.StringType(), t.BinaryType(), t.DateType(), t.TimestampType(), t.TimestampNTZType(), t.DecimalType(12, 3),
+        inner, t.ArrayType(t.StringType(), containsNull=False), t.ArrayType(inner), t.MapType(t.StringType(), inner),
+    ]  # fmt: skip
+    schema = StructType([StructField(f"c{place}", kind) for place, kind in enumerate(kinds)])
+    table = made(tmp_path, schema=schema)
+    at = datetime(2026, 1, 2, 3, 4, 5, 678, ZoneInfo("UTC"))
+    nested = {"x": 1, "y": at.date()}
+    row = [
+        True, 1, 2, 3, 4, 0.5, 0.25, "s", b"b", at.date(), at, at.replace(tzinfo=None), Decimal("1.234"), nested, ["e"],
+        [nested], [("k", nested)],
+    ]  # fmt: skip
+    fields = from_spark(schema)
+    for batch in range(9):
+        values = [None] * len(row) if batch == 3 else row
+        columns = [pa.array([value], field.type) for value, field in zip(values, fields, strict=True)]
+        written = []
+        rows_of = pa.RecordBatch.from_arrays(columns, schema=fields)
+        for found in inside.parquet_writer(str(table.path), batch)(iter([rows_of])):
+            written += [(each["path"], each["size"], each["stats"]) for each in found.to_pylist()]
+        table.add(written, "q", batch)
+    assert not [line for line in caplog.messages if "could not be tidied" in line]
+    assert len(table.files()) < 6
+    expected_rows = sorted(map(str, [row] * 8 + [[None] * len(row)]))
+    got = DeltaTable(str(table.path)).to_pyarrow_table().to_pylist()
+    assert sorted(str([*each.values()]) for each in got) == expected_rows
+    assert sorted(str([*each.values()][:-2]) for each in changes(table)) == expected_rows
+
+
+@pytest.mark.usefixtures("often")
+def test_the_metadata_of_the_newest_batch_is_found_behind_merges(tmp_path: Path) -> None:
+    table = made(tmp_path)
+    assert table.metadata() is None
+    append(table, 0)
+    assert table.metadata() is None
+    for batch in range(1, 30):
+        append(table, batch, metadata={"offsets": json.dumps({"end": batch})})
+        assert ViewTable(table.path).metadata() == {"offsets": f'{{"end": {batch}}}'}
+    merge(table, 30, metadata={"offsets": "x"})
+    assert table.metadata() == {"offsets": "x"}
+    merge(table, 31)
+    assert table.metadata() == {"offsets": "x"}
+
+
+def test_a_table_says_how_large_it_is(tmp_path: Path) -> None:
+    table = made(tmp_path)
+    assert (table.size().files, table.size().size, table.size().vacuumed_ms) == (0, 0, 0)
+    append(table, 0)
+    found = table.size()
+    assert (found.files, found.size) == (1, sum(path.stat().st_size for path in on_disk(table)))
+    assert abs(found.vacuumed_ms - versions.now_ms()) < 60_000
+
+
+files = st.builds(
+    DataFile,
+    path=st.uuids().map(str),
+    size=st.integers(1, 2 * LARGE),
+    rows=st.integers(0, 10**8),
+    modified=st.integers(0, 10**6),
+)
+
+
+@given(st.lists(files, max_size=400))
+def test_one_merge_is_bounded_and_takes_files_of_one_tier_oldest_first(found: list[DataFile]) -> None:
+    taken = due(found)
+    small = Counter(file.tier for file in found if file.size < LARGE)
+    assert bool(taken) == any(count >= FAN for count in small.values())
+    if taken:
+        assert 2 <= len(taken) <= MOST_FILES
+        assert sum(file.size for file in taken) <= MOST_BYTES
+        [tier] = {file.tier for file in taken}
+        left = [file for file in found if file.tier == tier and file.size < LARGE and file not in taken]
+        assert all(file.modified >= taken[-1].modified for file in left)
+
+
+@given(st.lists(st.integers(1, 2000), min_size=1, max_size=600), st.integers(1, 64))
+def test_a_row_is_rewritten_a_logarithmic_number_of_times(counts: list[int], every: int) -> None:
+    """As the writer does it: files come one by one, and now and then all that is due is merged."""
+    held: list[DataFile] = []
+    rewritten: dict[str, int] = {}
+    for number, count in enumerate(counts):
+        held.append(DataFile(f"f{number}", count, count, number))
+        rewritten[f"f{number}"] = 0
+        while number % every == 0 and (taken := due(held)):
+            name = f"m{number}-{len(rewritten)}"
+            total = sum(file.rows for file in taken)
+            rewritten[name] = 1 + max(rewritten[file.path] for file in taken)
+            held = [file for file in held if file not in taken] + [DataFile(name, total, total, number)]
+    most = DataFile("", 1, max(sum(counts), 1), 0).tier
+    assert max(rewritten[file.path] for file in held) <= most
+    assert len(held) < every + FAN * (most + 1)
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("7 days", 604_800), ("1 day", 86_400), ("12 Hours", 43_200), (" 30 minutes ", 1800), ("0 seconds", 0), ("2 weeks", 1_209_600)],
+)  # fmt: skip
+def test_a_length_of_time_has_a_number_and_a_unit(text: str, seconds: int) -> None:
+    assert VIEW.bind({"retention": text})["retention"] == seconds
+    assert VIEW.bind({})["retention"] == RETENTION_S
+
+
+@pytest.mark.parametrize("text", ["", "7", "days", "-1 days", "1.5 days", "1 month", "7days ago"])
+def test_a_length_of_time_without_either_is_refused(text: str) -> None:
+    with pytest.raises(OptionValueError, match="such as '7 days', '12 hours' or '30 minutes'"):
+        VIEW.bind({"retention": text})
