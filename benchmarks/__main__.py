@@ -20,6 +20,7 @@ from benchmarks import (
     formats,
     freshness,
     grid,
+    groups,
     letters,
     machine,
     memory,
@@ -36,8 +37,8 @@ RESULTS = ROOT / "benchmarks" / "RESULTS.md"
 QUICK_RESULTS = WORK / "RESULTS-quick.md"
 SECTIONS = WORK / "sections"  # a claim's section is kept here as soon as it is there
 CLAIMS = (
-    "grid", "steady", "constant", "throughput", "freshness", "memory", "decoding", "formats", "letters", "pool",
-    "blackboard",
+    "grid", "steady", "constant", "throughput", "freshness", "memory", "decoding", "formats", "letters", "groups",
+    "pool", "blackboard",
 )  # fmt: skip
 
 # name, help, value of a quick run, value of a full one
@@ -50,6 +51,8 @@ NUMBERS = (
     ("throughput-rounds", "rounds of the throughput claim", 1, 3),
     ("freshness-seconds", "seconds a round of the freshness claim", 5, 30),
     ("letters-rounds", "rounds of the claim about bad records", 1, 5),
+    ("groups", "groups of the largest table of the claim about groups", 100_000, 10_000_000),
+    ("groups-batches", "batches of the claim about groups", 20, 200),
     ("memory-records", "records of the memory claim", 300_000, 10_000_000),
     ("pool-records", "the most records of a case of the pool claim", 50_000, 500_000),
     ("pool-rounds", "rounds of the pool claim", 1, 3),
@@ -99,6 +102,7 @@ def claims(given: argparse.Namespace, words: Console) -> dict[str, Callable[[], 
         # More records than elsewhere: a run of one million takes half a second, which measures noise.
         "formats": lambda: formats.measure(words, 4 * given.records, given.rounds),
         "letters": lambda: letters.measure(words, 5 * given.records, given.letters_rounds),
+        "groups": lambda: groups.measure(words, given.groups, given.groups_batches),
         "pool": lambda: pool.measure(words, given.pool_records, given.pool_rounds),
         "blackboard": lambda: blackboard.measure(words, given.artifacts, given.artifacts_rounds),
     }

@@ -1,0 +1,67 @@
+"""The public table: what everybody who reads Delta sees, as of some batch, which its newest commit names."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import pyarrow as pa
+
+from forebay.views.groups.columns import Array
+from forebay.views.groups.large_public import LargePublic
+from forebay.views.groups.log import APP, LogState
+from forebay.views.table import ViewTable
+
+# Groups up to which the table is merged. To merge is to write it all, and any reader reads what it gives; a table with
+# deletion vectors takes a reader that knows them.
+SMALL = 50_000
+Finish = Callable[[pa.Table], pa.Table]
+
+
+class Publisher:
+    """Writes the rows that have changed."""
+
+    def __init__(
+        self, public: ViewTable, keys: tuple[str, ...], finish: Finish, owners: Path, keep_s: float
+    ) -> None:
+        self._public = public
+        self._keys = keys
+        self._finish = finish
+        self._large = LargePublic(public, owners, keep_s)
+
+    def sequence(self) -> int:
+        """Of the newest batch that the public table has."""
+        if not self._public.exists():
+            return -1
+        found = self._public.open().transaction_version(APP)
+        return -1 if found is None else int(found)
+
+    def publish(
+        self,
+        rows: pa.Table,
+        ids: Array,
+        state: LogState,
+        whole: Callable[[], Iterable[tuple[pa.Table, Array]]],
+    ) -> None:
+        """Once: a batch that is there already is left out. `whole` has the rows and numbers of all groups."""
+        if self.sequence() >= state.sequence:
+            return
+        if self._large.active():
+            self._large.publish(self._finish(rows), ids, state)
+        elif state.groups > SMALL:
+            self._large.convert(((self._finish(part), owners) for part, owners in whole()), state)
+        else:
+            self._public.merge(self._finish(rows), self._keys, APP, state.sequence, state.named())
+
+    def tidy(self, *, vacuum: bool) -> bool:
+        """A merge leaves nothing to be tidied."""
+        return self._large.active() and self._large.tidy(vacuum=vacuum)
+
+    def published_at(self) -> float:
+        return float(self._public.open().history(1)[0]["timestamp"]) / 1000
+
+    def staleness_s(self, state: LogState) -> float:
+        if self.sequence() >= state.sequence:
+            return 0.0
+        return max(0.0, time.time() - self.published_at())
