@@ -16,6 +16,7 @@ from benchmarks import (
     blackboard,
     cases,
     constant,
+    contest,
     decoding,
     formats,
     freshness,
@@ -26,8 +27,10 @@ from benchmarks import (
     memory,
     pool,
     report,
+    rows,
     steady,
     throughput,
+    views,
 )
 from benchmarks.figures import draw
 from benchmarks.peers.environment import PeerError
@@ -37,8 +40,8 @@ RESULTS = ROOT / "benchmarks" / "RESULTS.md"
 QUICK_RESULTS = WORK / "RESULTS-quick.md"
 SECTIONS = WORK / "sections"  # a claim's section is kept here as soon as it is there
 CLAIMS = (
-    "grid", "steady", "constant", "throughput", "freshness", "memory", "decoding", "formats", "letters", "groups",
-    "pool", "blackboard",
+    "grid", "steady", "rows", "views", "constant", "throughput", "freshness", "memory", "decoding", "formats", "letters",
+    "groups", "pool", "blackboard",
 )  # fmt: skip
 
 # name, help, value of a quick run, value of a full one
@@ -47,6 +50,11 @@ NUMBERS = (
     ("rounds", "rounds of the grid and of the claim about formats", 1, 3),
     ("steady-records", "records of the steady-state claim", 300_000, 20_000_000),
     ("steady-rounds", "rounds of the steady-state claim", 1, 2),
+    ("rows-records", "records of the claim about all rows", 200_000, 5_000_000),
+    ("rows-rounds", "rounds of the claim about all rows", 1, 3),
+    ("views-seconds", "seconds of each look of the claim about ten views", 5, 30),
+    ("views-rounds", "rounds of the claim about ten views", 1, 3),
+    ("started-views", "views of a session whose start is timed", 5, 50),
     ("constant-records", "records of the constant-cost claim", 600_000, 100_000_000),
     ("throughput-rounds", "rounds of the throughput claim", 1, 3),
     ("freshness-seconds", "seconds a round of the freshness claim", 5, 30),
@@ -75,7 +83,9 @@ def arguments() -> argparse.Namespace:
     )
     parser.add_argument("--only", default="", help='cases of the grid with these words: "json windows"')
     parser.add_argument(
-        "--peers", default="", help="peers of the grid with one of these words: forebay,flink"
+        "--peers",
+        default="",
+        help="peers of the grid, of all rows and of ten views with one of these words: forebay,flink",
     )
     for name, text, quick, full in NUMBERS:
         parser.add_argument(f"--{name}", type=int, help=f"{text} ({full:,}; quick: {quick:,})")
@@ -89,11 +99,21 @@ def arguments() -> argparse.Namespace:
 
 def claims(given: argparse.Namespace, words: Console) -> dict[str, Callable[[], report.Section]]:
     every = cases.everything() if given.full else cases.few() if given.quick else cases.one_factor_at_a_time()
-    chosen, peers = cases.matching(every, given.only), grid.some(given.peers)
+    chosen, peers = cases.matching(every, given.only), contest.some(contest.PEERS, given.peers)
     topic_records = max(200_000, given.constant_records // 10)
     return {
         "grid": lambda: grid.measure(words, chosen, peers, given.records, given.rounds),
         "steady": lambda: steady.measure(words, given.steady_records, given.steady_rounds),
+        "rows": lambda: rows.measure(
+            words, given.rows_records, given.rows_rounds, contest.some(rows.PEERS, given.peers)
+        ),
+        "views": lambda: views.measure(
+            words,
+            given.views_seconds,
+            given.views_rounds,
+            given.started_views,
+            contest.some(views.PEERS, given.peers),
+        ),
         "constant": lambda: constant.measure(words, given.constant_records, topic_records),
         "throughput": lambda: throughput.measure(words, given.records, given.throughput_rounds),
         "freshness": lambda: freshness.measure(words, given.freshness_seconds, given.throughput_rounds),

@@ -47,6 +47,13 @@ def ratio(results: Results, case: Case, peer: str, figure: Figure) -> Spread | N
     return Spread.of(found)
 
 
+def point(results: Results, case: Case, peer: str, figure: Figure) -> list[float] | None:
+    """For a plot. None where there is no figure, an empty list where the peer was not asked."""
+    measured = results.of(case, peer)
+    found = spread(measured, figure)
+    return [found.median, found.low, found.high] if found else None if measured else []
+
+
 def shown(value: Spread | None, digits: int) -> str:
     return value.show(digits) if value else "–"
 

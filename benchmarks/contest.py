@@ -63,6 +63,12 @@ def settled(found: Sequence[Timing]) -> list[Timing]:
     return [replace(item, start_wall_s=wall_s, start_cpu_s=cpu_s) for item in found]
 
 
+def some(peers: Sequence[Peer], words: str) -> list[Peer]:
+    """The peers whose name has one of these words; without words all."""
+    wanted = [word.strip().lower() for word in words.split(",") if word.strip()]
+    return [peer for peer in peers if not wanted or any(word in peer.name.lower() for word in wanted)]
+
+
 @cache
 def answer(query: str, records: int) -> dict[str, list[int]]:
     return expected(query, records)

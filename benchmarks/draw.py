@@ -31,7 +31,7 @@ def bars(figure: dict[str, Any]) -> Any:
         rows,
         columns,
         figsize=(5.2 * columns, 3.9 * rows + 0.9),
-        sharey=True,
+        sharey=not figure["linear"],
         squeeze=False,
         layout="constrained",
     )
@@ -39,6 +39,10 @@ def bars(figure: dict[str, Any]) -> Any:
         axes.set_visible(False)
     for number, (axes, panel) in enumerate(zip(grid.flat, panels, strict=False)):
         _panel(axes, panel)
+        if figure["linear"]:
+            axes.set_ylim(bottom=0)
+        else:
+            _logarithmic(axes)
         if number % columns == 0:
             axes.set_ylabel(figure["label"])
     labels = [series["name"] for series in panels[0]["series"]]
@@ -64,16 +68,20 @@ def _panel(axes: Any, panel: dict[str, Any]) -> None:
             if value is None:  # failed, or nothing left after the start: the tables say which
                 axes.annotate("×", (x, 0), xycoords=("data", "axes fraction"), ha="center", va="bottom",
                               color=COLOURS[place % len(COLOURS)])  # fmt: skip
-    axes.set_yscale("log")
     axes.set_xlim(-0.5, len(panel["groups"]) - 0.5)
     axes.set_xticks(range(len(panel["groups"])), panel["groups"])
     axes.set_title(panel["title"], fontsize=11)
     axes.grid(axis="y", which="both", linewidth=0.4, alpha=0.5)
     axes.set_axisbelow(True)
+    axes.yaxis.set_major_formatter(mpl.ticker.FuncFormatter(_short))
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def _logarithmic(axes: Any) -> None:
+    axes.set_yscale("log")
     axes.yaxis.set_major_locator(mpl.ticker.LogLocator(subs=(1, 2, 5)))
     axes.yaxis.set_minor_formatter(mpl.ticker.NullFormatter())
     axes.yaxis.set_major_formatter(mpl.ticker.FuncFormatter(_short))
-    axes.spines[["top", "right"]].set_visible(False)
 
 
 def lines(figure: dict[str, Any]) -> Any:

@@ -34,13 +34,18 @@ class Panel:
 
 @dataclass(frozen=True)
 class Figure:
-    """`kind` is "bars", grouped and logarithmic, or "lines", whose groups are numbers."""
+    """`kind` is "bars", grouped, or "lines", whose groups are numbers.
+
+    Panels of bars share the label and a logarithmic scale. With `linear` each has a scale of its own, from zero, and
+    says in its title what it shows.
+    """
 
     name: str
     kind: str
     label: str
     title: str
     panels: Sequence[Panel]
+    linear: bool = False
 
 
 def draw(figure: Figure, folder: Path, work: Path) -> None:

@@ -7,15 +7,11 @@ micro-batches, one after the other as fast as they go, to a program that looks a
 from __future__ import annotations
 
 import argparse
-import threading
-import time
 
 import numpy as np
-from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, NewTopic
 from rich.console import Console
 
-from benchmarks import machine
+from benchmarks import machine, topics
 from benchmarks.peers import forebay_peer, stock_spark
 from benchmarks.peers.contract import Outcome, Task
 from benchmarks.report import Grid, Section, Spread
@@ -29,40 +25,18 @@ AIMS = {50: 150, 99: 400}  # percentile to ms
 TITLE = "Freshness: from the producer into the sink"
 
 
-class Trickle(threading.Thread):
-    """A thousand records a second, evenly, until stopped."""
-
-    def __init__(self, servers: str, topic: str) -> None:
-        super().__init__(daemon=True)
-        self._producer = Producer({"bootstrap.servers": servers, "linger.ms": 0})
-        self._topic = topic
-        self._over = threading.Event()
-
-    def run(self) -> None:
-        began, made = time.monotonic(), 0
-        while not self._over.is_set():
-            due = int((time.monotonic() - began) * RATE)
-            for number in range(made, due):
-                value = b'{"trade_id":%d,"symbol":"V","price":1.5,"quantity":1,"side":"buy","venue":"XNYS","event_time":%d}'
-                stamp = time.time_ns() // 1_000_000
-                self._producer.produce(self._topic, value % (number, stamp), partition=number % PARTITIONS)
-            made = max(made, due)
-            self._producer.poll(0)
-            self._over.wait(0.002)
-        self._producer.flush()
-
-    def stop(self) -> None:
-        self._over.set()
-        self.join()
+def trade(number: int, stamp_ms: int) -> bytes:
+    value = (
+        b'{"trade_id":%d,"symbol":"V","price":1.5,"quantity":1,"side":"buy","venue":"XNYS","event_time":%d}'
+    )
+    return value % (number, stamp_ms)
 
 
 def measure(console: Console, seconds: float = 30, rounds: int = 3) -> Section:
     busy = machine.busy()
     with DevStack() as stack:
-        admin = AdminClient({"bootstrap.servers": stack.bootstrap_servers})
-        for future in admin.create_topics([NewTopic("live", PARTITIONS, 1)]).values():
-            future.result()
-        trickle = Trickle(stack.bootstrap_servers, "live")
+        topics.create(stack.bootstrap_servers, "live", PARTITIONS)
+        trickle = topics.Trickle(stack.bootstrap_servers, "live", PARTITIONS, RATE, trade)
         trickle.start()
         try:
             task = Task(stack.bootstrap_servers, "live", "", 100_000, work="", live_s=seconds)

@@ -14,12 +14,12 @@ from rich.console import Console
 
 from benchmarks import cases, comparison, machine
 from benchmarks.cases import Case
-from benchmarks.contest import OURS, PEERS, SHARES, Contest, Results
+from benchmarks.contest import OURS, PEERS, SHARES, Contest, Results, some
 from benchmarks.figures import Figure, Panel, Series
 from benchmarks.peers.contract import Peer
 from benchmarks.peers.session import Opening
 from benchmarks.records import values
-from benchmarks.report import Section, Spread
+from benchmarks.report import Section
 from forebay.devstack import DevStack
 
 TITLE = "Forebay beside its peers"
@@ -95,18 +95,13 @@ def _figure(
         for what, wanted, naming in views:
             found = [case for case in wanted if case in here]
             if len(found) > 1 or plain in found:
-                series = [Series(p, [_point(results, case, p, figure) for case in found]) for p in peers]
+                series = [
+                    Series(p, [comparison.point(results, case, p, figure) for case in found]) for p in peers
+                ]
                 panels.append(Panel(f"{form.upper()}, by {what}", [naming(c) for c in found], series))
     return Figure(
         name, "bars", label, f"{label}: median, lowest and highest; × no figure, see the tables", panels
     )
-
-
-def _point(results: Results, case: Case, peer: str, figure: comparison.Figure) -> list[float] | None:
-    """None where there is no figure, an empty list where the peer was not asked."""
-    measured = results.of(case, peer)
-    found: Spread | None = comparison.spread(measured, figure)
-    return [found.median, found.low, found.high] if found else None if measured else []
 
 
 def main() -> None:
@@ -119,13 +114,7 @@ def main() -> None:
     given = parser.parse_args()
     chosen = cases.matching(cases.everything() if given.full else cases.one_factor_at_a_time(), given.only)
     console = Console(stderr=True)
-    measure(console, chosen, some(given.peers), given.records, given.rounds).show(Console())
-
-
-def some(words: str) -> list[Peer]:
-    """The peers whose name has one of these words; without words all."""
-    wanted = [word.strip().lower() for word in words.split(",") if word.strip()]
-    return [peer for peer in PEERS if not wanted or any(word in peer.name.lower() for word in wanted)]
+    measure(console, chosen, some(PEERS, given.peers), given.records, given.rounds).show(Console())
 
 
 if __name__ == "__main__":

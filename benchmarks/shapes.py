@@ -31,6 +31,13 @@ COLUMNS: dict[str, dict[str, Type]] = {
         "event_time": "time",
     },
 }
+COLUMNS["live"] = {
+    "k": "long",
+    "x": "long",
+    "symbol": "string",
+    "price": "double",
+    "quantity": "int",
+}  # x: made when, ms
 PRICE_ABOVE = 150.0  # half of the records
 _AVRO = {"long": "long", "int": "int", "double": "double", "string": "string"}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from itertools import product
 
 from rich.console import Console
@@ -11,6 +12,7 @@ from benchmarks import cases, comparison, machine
 from benchmarks.cases import Case
 from benchmarks.contest import Contest, Results
 from benchmarks.peers import flink_sql, forebay_sql, spark_sql
+from benchmarks.peers.contract import Peer
 from benchmarks.report import Section
 from forebay.devstack import DevStack
 
@@ -23,16 +25,7 @@ TITLE = "Steady state beside Flink"
 
 def measure(console: Console, records: int = 20_000_000, rounds: int = 2) -> Section:
     busy = machine.busy()
-    results = Results(rounds)
-    with (
-        DevStack() as stack,
-        Contest(console, stack.bootstrap_servers, PEERS, TIMEOUT_S, WARMUP_RECORDS) as contest,
-    ):
-        for form in cases.FORMATS:  # one after the other: only one of the big topics is on the disk
-            part = contest.run([Case(form, query) for query in QUERIES], records, rounds)
-            results.measured |= part.measured
-            results.versions |= part.versions
-            contest.forget_topics()
+    results = by_format(console, PEERS, QUERIES, records, rounds, WARMUP_RECORDS)
     intro = (
         f"{records:,} medium records in 4 partitions, as JSON and as Avro; the same peers, questions and checks as "
         f"above, each after a warm-up of {WARMUP_RECORDS:,}; {busy}. Net of job start is what counts here."
@@ -41,6 +34,23 @@ def measure(console: Console, records: int = 20_000_000, rounds: int = 2) -> Sec
     chosen = [Case(form, query) for form, query in product(cases.FORMATS, QUERIES)]
     grids = tuple(comparison.case_grid(results, case, names).titled(case.name) for case in chosen)
     return Section(TITLE, intro, grids, tuple(comparison.failures(results)))
+
+
+def by_format(
+    console: Console, peers: Sequence[Peer], queries: Sequence[str], records: int, rounds: int, warmup: int
+) -> Results:
+    """The queries over each format, one after the other: only one of the big topics is on the disk."""
+    results = Results(rounds)
+    with (
+        DevStack() as stack,
+        Contest(console, stack.bootstrap_servers, peers, TIMEOUT_S, warmup) as contest,
+    ):
+        for form in cases.FORMATS:
+            part = contest.run([Case(form, query) for query in queries], records, rounds)
+            results.measured |= part.measured
+            results.versions |= part.versions
+            contest.forget_topics()
+    return results
 
 
 def main() -> None:

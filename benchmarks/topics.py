@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import threading
+import time
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
@@ -57,23 +60,82 @@ def fill(
     A small `chunk` keeps partitions close to each other in event time. With `keys`, records have one of so many
     keys, each in one partition.
     """
-    admin = AdminClient({"bootstrap.servers": bootstrap_servers})
-    for future in admin.create_topics([NewTopic(topic, partitions, 1)]).values():
-        future.result()
+    create(bootstrap_servers, topic, partitions)
     producer = Producer({"bootstrap.servers": bootstrap_servers, **_SETTINGS})
     for index, value in enumerate(values):
         key = index % keys if keys else None
         partition = (index // chunk if key is None else key) % partitions
-        while True:
-            try:
-                producer.produce(topic, value, partition=partition, key=None if key is None else b"k%d" % key)
-                break
-            except BufferError:
-                producer.poll(0.1)
+        _send(producer, topic, value, partition, None if key is None else b"k%d" % key)
     producer.flush()
     there = count(bootstrap_servers, topic, partitions)
     if there != records:
         raise RuntimeError(f"{records} records were produced, the topic has {there}")
+
+
+def create(bootstrap_servers: str, topic: str, partitions: int) -> None:
+    admin = AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 4})
+    for future in admin.create_topics([NewTopic(topic, partitions, 1)]).values():
+        future.result()
+
+
+def _send(producer: Producer, topic: str, value: bytes, partition: int, key: bytes | None = None) -> None:
+    while True:
+        try:
+            producer.produce(topic, value, partition=partition, key=key)
+            return
+        except BufferError:
+            producer.poll(0.1)
+
+
+class Trickle(threading.Thread):
+    """So many records a second, evenly, until stopped. `value` makes a record of its number and the time in ms."""
+
+    def __init__(
+        self,
+        servers: str,
+        topic: str,
+        partitions: int,
+        rate: int,
+        value: Callable[[int, int], bytes],
+        first: int = 0,
+    ) -> None:
+        super().__init__(daemon=True)
+        self._producer = Producer({"bootstrap.servers": servers, "linger.ms": 0})
+        self._topic, self._partitions, self._rate, self._value = topic, partitions, rate, value
+        self._over = threading.Event()
+        self._stamps: list[tuple[int, int]] = [(0, first)]  # when, and how many there were after it
+
+    @property
+    def made(self) -> int:
+        return self._stamps[-1][1]
+
+    def run(self) -> None:
+        began, first = time.monotonic(), self.made
+        while not self._over.is_set():
+            due = first + int((time.monotonic() - began) * self._rate)
+            stamp = time.time_ns() // 1_000_000
+            for number in range(self.made, due):
+                _send(self._producer, self._topic, self._value(number, stamp), number % self._partitions)
+            if due > self.made:
+                self._stamps.append((stamp, due))
+            self._producer.poll(0)
+            self._over.wait(0.002)
+        self._producer.flush()
+
+    def between(self, begin_ms: float, end_ms: float) -> range:
+        """The numbers of the records that were made from then until before then."""
+        return numbers_between(self._stamps, begin_ms, end_ms)
+
+    def stop(self) -> None:
+        self._over.set()
+        self.join()
+
+
+def numbers_between(stamps: Sequence[tuple[int, int]], begin_ms: float, end_ms: float) -> range:
+    """Of (time, how many there were after it), in order of time."""
+    before = [bisect_left(stamps, at, key=lambda each: each[0]) for at in (begin_ms, end_ms)]
+    first, last = (stamps[max(0, place - 1)][1] for place in before)
+    return range(first, last)
 
 
 def count(bootstrap_servers: str, topic: str, partitions: int) -> int:

@@ -12,6 +12,7 @@ import org.apache.flink.configuration.Configuration;
 import org.apache.flink.shaded.jackson2.com.fasterxml.jackson.databind.JsonNode;
 import org.apache.flink.shaded.jackson2.com.fasterxml.jackson.databind.ObjectMapper;
 import org.apache.flink.streaming.api.environment.StreamExecutionEnvironment;
+import org.apache.flink.table.api.StatementSet;
 import org.apache.flink.table.api.TableResult;
 import org.apache.flink.table.api.bridge.java.StreamTableEnvironment;
 import org.apache.flink.types.Row;
@@ -21,8 +22,9 @@ import org.apache.flink.util.CloseableIterator;
 /**
  * Runs Flink SQL in a mini cluster inside this JVM, job after job.
  *
- * The first line of standard input is a map of settings; each further line has "statements" to execute and a
- * "query" whose rows, once it has ended, are the answer: one line of JSON, {"rows": [[...], ...]} or
+ * The first line of standard input is a map of settings; each further line has "statements" to execute and then
+ * either a "query" whose rows, once it has ended, are the answer, or "inserts", which are one statement set: it is
+ * waited for if "await" is true, and otherwise goes on. The answer is one line of JSON, {"rows": [[...], ...]} or
  * {"error": "..."}.
  */
 public final class FlinkPeer {
@@ -56,6 +58,10 @@ public final class FlinkPeer {
         for (JsonNode statement : job.get("statements")) {
             tables.executeSql(statement.asText());
         }
+        if (job.has("inserts")) {
+            insert(tables, job);
+            return List.of();
+        }
         TableResult result = tables.executeSql(job.get("query").asText());
         List<List<Object>> rows = new ArrayList<>();
         try (CloseableIterator<Row> changes = result.collect()) {
@@ -64,6 +70,17 @@ public final class FlinkPeer {
             }
         }
         return rows;
+    }
+
+    private static void insert(StreamTableEnvironment tables, JsonNode job) throws Exception {
+        StatementSet set = tables.createStatementSet();
+        for (JsonNode insert : job.get("inserts")) {
+            set.addInsertSql(insert.asText());
+        }
+        TableResult running = set.execute();
+        if (job.path("await").asBoolean()) {
+            running.await();
+        }
     }
 
     /** An update replaces the row that it takes back. */

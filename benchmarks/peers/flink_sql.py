@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +20,13 @@ NAME = "Flink SQL"
 VERSION, KAFKA = "2.2.0", "5.0.0-2.2"
 PARTS = (
     "flink-clients", "flink-table-api-java-bridge", "flink-table-runtime", "flink-table-planner-loader",
-    "flink-connector-base", "flink-json", "flink-avro",
+    "flink-connector-base", "flink-connector-files", "flink-json", "flink-avro", "flink-parquet",
 )  # fmt: skip
+HADOOP = "3.4.1"  # Flink's Parquet writer takes its settings as Hadoop's
 COORDINATES = (
     *(f"org.apache.flink:{part}:{VERSION}" for part in PARTS),
     f"org.apache.flink:flink-connector-kafka:{KAFKA}",
+    *(f"org.apache.hadoop:hadoop-client-{part}:{HADOOP}" for part in ("api", "runtime")),
 )
 SETTINGS = {
     "execution.runtime-mode": "STREAMING",
@@ -58,7 +61,7 @@ PEER = Peer(NAME, "benchmarks.peers.flink_sql", prepare)
 class FlinkSql:
     """The JVM stays; each reading is a job of its own in it."""
 
-    def __init__(self, opening: Opening) -> None:
+    def __init__(self, opening: Opening, settings: Mapping[str, str] = SETTINGS) -> None:
         self.version = f"{VERSION}, flink-connector-kafka {KAFKA}"
         self._opening = opening
         opened = [f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in _OPEN]
@@ -68,9 +71,9 @@ class FlinkSql:
             [*command, str(source)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
         cores = opening.master.removeprefix("local[").removesuffix("]")
-        self._ask({**SETTINGS, "parallelism.default": cores, "taskmanager.numberOfTaskSlots": cores})
+        self.ask({**settings, "parallelism.default": cores, "taskmanager.numberOfTaskSlots": cores})
 
-    def _ask(self, question: Mapping[str, Any]) -> dict[str, Any]:
+    def ask(self, question: Mapping[str, Any]) -> dict[str, Any]:
         assert self._jvm.stdin is not None
         assert self._jvm.stdout is not None
         self._jvm.stdin.write(json.dumps(question) + "\n")
@@ -84,12 +87,33 @@ class FlinkSql:
         return answer
 
     def read(self, reading: Reading) -> Answer:
-        rows = self._ask({"statements": [self._table(reading)], "query": _query(reading)})["rows"]
+        if reading.query == "rows":
+            return self._written(reading)
+        rows = self.ask({"statements": [self._table(reading)], "query": _query(reading)})["rows"]
         if reading.query != "windows":
             return {"": rows[-1] if rows else [0, 0]}  # nothing passed the filter: no row
         return {window_key(minute, symbol): [n, total] for minute, symbol, n, total in rows}
 
-    def _table(self, reading: Reading) -> str:
+    def _written(self, reading: Reading) -> Answer:
+        """All rows as Parquet, then what the files hold, by Arrow: another job of Flink's would take a second."""
+        from pyarrow import compute, dataset
+
+        folder = Path(self._opening.work) / uuid.uuid4().hex
+        columns = {name: flink_type(kind, "") for name, kind in reading.columns.items()}
+        taken = {name: f"`{name}`" for name in columns}
+        if reading.format != "avro" and "event_time" in columns:
+            columns["event_time"] = "TIMESTAMP_LTZ(3)"
+            taken["event_time"] = "TO_TIMESTAMP_LTZ(event_time, 3)"
+        statements = [self._table(reading), files_table("kept", columns, folder)]
+        insert = f"INSERT INTO kept SELECT {', '.join(taken.values())} FROM trades"
+        try:
+            self.ask({"statements": statements, "inserts": [insert], "await": True})
+            rows = dataset.dataset(folder, format="parquet").to_table(columns=[reading.quantity])
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+        return {"": [rows.num_rows, compute.sum(rows[0]).as_py()]}
+
+    def _table(self, reading: Reading, *, bounded: bool = True) -> str:
         avro, windows = reading.format == "avro", reading.query == "windows"
         columns = []
         for name, kind in reading.columns.items():
@@ -110,16 +134,26 @@ class FlinkSql:
             "properties.group.id": uuid.uuid4().hex,
             "properties.isolation.level": "read_committed",
             "scan.startup.mode": "earliest-offset",
-            "scan.bounded.mode": "latest-offset",
+            "scan.bounded.mode": "latest-offset" if bounded else "unbounded",
             "format": reading.format,
         }
-        written = ", ".join(f"'{key}' = '{value}'" for key, value in options.items())
-        return f"CREATE TEMPORARY TABLE trades ({', '.join(columns)}) WITH ({written})"
+        return table("trades", columns, options)
 
     def close(self) -> None:
         assert self._jvm.stdin is not None
         self._jvm.stdin.close()
         self._jvm.wait()
+
+
+def table(name: str, columns: Iterable[str], options: Mapping[str, str]) -> str:
+    written = ", ".join(f"'{key}' = '{value}'" for key, value in options.items())
+    return f"CREATE TEMPORARY TABLE {name} ({', '.join(columns)}) WITH ({written})"
+
+
+def files_table(name: str, columns: Mapping[str, str], folder: Path) -> str:
+    """A folder of Parquet files, by the filesystem connector."""
+    options = {"connector": "filesystem", "path": folder.as_uri(), "format": "parquet"}
+    return table(name, [f"`{column}` {kind}" for column, kind in columns.items()], options)
 
 
 def _query(reading: Reading) -> str:

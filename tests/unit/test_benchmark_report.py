@@ -7,11 +7,13 @@ from dataclasses import asdict
 from json import dumps
 from pathlib import Path
 
-from benchmarks import contest, letters, memory, report
+import pyarrow as pa
+from benchmarks import contest, letters, memory, readable, report, rows, views
 from benchmarks.peers.contract import Outcome, Sample
 from benchmarks.peers.session import Timing
 from benchmarks.runner import ROOT, Round, without_paths
-from benchmarks.topics import trades
+from benchmarks.topics import numbers_between, trades
+from pyarrow import parquet
 
 OURS, THEIRS = "ours", "theirs"
 
@@ -130,3 +132,99 @@ def test_starting_a_query_is_taken_off_by_its_median() -> None:
     net = contest.settled(found)
     assert [each.wall_s - each.start_wall_s for each in net] == [3.0, 4.0, 5.0]
     assert [each.cpu_s - each.start_cpu_s for each in net] == [3.0, 4.0, 5.0]
+
+
+def looks(one: float, ten: float, rate: int = 1_000, peer: str = views.OURS) -> list[views.Look]:
+    return [
+        views.Look(peer, 1, rate, one, one, 3, one, one),
+        views.Look(peer, views.VIEWS, rate, ten, ten, 3, ten, ten),
+    ]
+
+
+def found_views(
+    *rounds: list[views.Look], starts: list[list[views.Start]] | None = None
+) -> views.ViewResults:
+    return views.ViewResults(rounds, starts or [], (), {})
+
+
+def test_what_ten_views_cost_is_taken_by_one_view_of_the_same_round() -> None:
+    found = found_views(looks(1, 2), looks(10, 10), looks(2, 6))
+    assert views.ten_by_one(found, views.OURS, 1_000, "CPU") == report.Spread(2.0, 1.0, 3.0)
+
+
+def test_a_round_in_which_one_of_the_two_failed_gives_no_ratio() -> None:
+    found = found_views(looks(1, 2)[:1], looks(1, 3))
+    assert views.ten_by_one(found, views.OURS, 1_000, "p50") == report.Spread(3.0, 3.0, 3.0)
+    assert "–" not in views.rate_grid(found, [views.OURS], 1_000).rows[0][:4]
+
+
+def test_aims_that_are_missed_are_said_to_be() -> None:
+    held = list(views.verdicts(found_views(looks(10, 12)), [1_000]))
+    missed = list(views.verdicts(found_views(looks(10, 16)), [1_000]))
+    assert len(held) == len(missed) == len(views.AIMS)
+    assert not any("does not hold" in line for line in held)
+    assert all("does not hold" in line for line in missed)
+
+
+def test_ten_of_our_views_are_shown_by_ten_of_each_peers() -> None:
+    found = found_views([*looks(1, 2), *looks(3, 8, peer="other")])
+    (line,) = views.beside(found, [views.OURS, "other"], [1_000])
+    assert f"10 views, {views.OURS} / other: CPU 0.25 (0.25–0.25), p50 0.25" in line
+
+
+def test_an_idle_view_more_is_the_ninth_part_of_what_nine_more_cost() -> None:
+    lines = list(views.verdicts(found_views(looks(0.5, 1.4, views.IDLE)), []))
+    assert "**0.50 (0.50–0.50)** % of a core; at most 1.0 holds" in lines[0]
+    assert "**0.10 (0.10–0.10)** % of a core; at most 0.1 holds" in lines[1]
+
+
+def test_the_start_of_many_views_is_taken_by_that_of_one() -> None:
+    starts = [[views.Start(1, 2.0, 4.0), views.Start(50, 3.0, 20.0)]]
+    running, caught_up = views.verdicts(found_views(starts=starts), [])
+    assert "50 views / one: **1.50 (1.50–1.50)**; at most 1.5 holds" in running
+    assert "**5.00 (5.00–5.00)**; at most 1.5 **does not hold**" in caught_up
+
+
+def test_rows_are_claimed_four_times_as_fast_as_stock_spark_and_faster_than_the_others() -> None:
+    results = contest.Results(1)
+    for peer, wall_s in ((contest.OURS, 1.0), ("stock Spark", 3.0), ("Flink SQL", 2.0)):
+        for case in rows.CASES:
+            results.add(case, peer, Timing({}, 1_000_000, wall_s, wall_s, 0.0, 0.0))
+    lines = list(rows.verdicts(results, [contest.OURS, "stock Spark", "Flink SQL"]))
+    assert [("does not hold" in line) for line in lines] == [True, False] * len(rows.CASES)
+
+
+def test_the_records_of_a_look_are_those_made_in_it() -> None:
+    stamps = [(0, 5), (100, 7), (102, 7), (104, 20), (110, 30)]
+    assert numbers_between(stamps, 100, 110) == range(5, 20)
+    assert numbers_between(stamps, 101, 111) == range(7, 30)
+    assert len(numbers_between(stamps, 200, 300)) == 0
+
+
+def written(folder: Path, name: str, numbers: range, stamp_ms: int) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    parquet.write_table(pa.table({"k": list(numbers), "x": [stamp_ms] * len(numbers)}), folder / name)
+
+
+def test_a_row_can_be_read_when_the_commit_of_its_file_is_there(tmp_path: Path) -> None:
+    written(tmp_path, "a b.parquet", range(3), 1_000)
+    written(tmp_path, "not committed.parquet", range(9), 1_000)
+    log = tmp_path / "_delta_log"
+    log.mkdir()
+    add = {"path": "a%20b.parquet", "dataChange": True}
+    compacted = {"path": "not%20committed.parquet", "dataChange": False}
+    (log / "00000000000000000000.json").write_text(dumps({"commitInfo": {}}) + "\n" + dumps({"add": add}))
+    (log / "00000000000000000001.json").write_text(dumps({"add": compacted}))
+    arrivals = readable.Arrivals(tmp_path, readable.delta, 0, 2_000)
+    assert [arrivals.look(), arrivals.look()] == [3, 3]
+    assert all(arrivals.ages_ms[0] > 1_000)
+
+
+def test_a_compacted_log_of_sparks_sink_brings_only_files_that_are_new(tmp_path: Path) -> None:
+    log = tmp_path / "_spark_metadata"
+    log.mkdir()
+    for name, files in (("8", "a"), ("9.compact", "ab"), ("10", "c")):
+        entries = [dumps({"path": (tmp_path / f"{file} x").as_uri()}) for file in files]
+        (log / name).write_text("\n".join(["v1", *entries]))
+    found = [[file.name for file in commit.files] for commit in readable.spark_sink(tmp_path)]
+    assert found == [["a x"], ["b x"], ["c x"]]
