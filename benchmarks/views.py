@@ -42,7 +42,7 @@ RATES = (1_000, 50_000)
 IDLE = 0
 SETTLE_S = 10.0  # after the first records, before idle is looked at
 WARM_S = 10.0  # of each rate: workers start, code is compiled
-LATE_S = 40.0  # for what has not arrived when a look ends
+LATE_S = 20.0  # for what has not arrived when a look ends
 SELECTS = 10
 TIMEOUT_S = 600.0
 # What ten views may cost, by what one does.

@@ -35,16 +35,17 @@ WITHOUT_SPARK = (
 
 # The modules that import PySpark when they run, and there are no others.
 SPARK = frozenset({
-    "forebay.source.worker_daemon", "forebay.source.datasource", "forebay.source.needed", "forebay.source.spark_types",
+    "forebay.source.accounts", "forebay.source.worker_daemon", "forebay.source.datasource", "forebay.source.needed", "forebay.source.spark_types",
     "forebay.source.stream",
     "forebay.runtime.changelog", "forebay.runtime.collect", "forebay.runtime.events", "forebay.runtime.spark_failures",
-    "forebay.runtime.progress", "forebay.runtime.query", "forebay.runtime.spark", "forebay.runtime.views",
+    "forebay.runtime.progress", "forebay.runtime.query", "forebay.runtime.shared_read", "forebay.runtime.shared_reads",
+    "forebay.runtime.spark", "forebay.runtime.spark_refusals", "forebay.runtime.stream_run", "forebay.runtime.views",
 })  # fmt: skip
 
 # These name PySpark's classes in annotations alone, under TYPE_CHECKING.
 SPARK_IN_TYPES = frozenset({
     "forebay.runtime.catalog_tables", "forebay.runtime.collect", "forebay.runtime.results",
-    "forebay.runtime.session", "forebay.views.table",
+    "forebay.runtime.session", "forebay.runtime.task_accounts", "forebay.views.table",
 })  # fmt: skip
 
 # Not in the picture: what every room uses, and the ends that use nearly everything.

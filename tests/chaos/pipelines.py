@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
+from sessions import checkpoint_of
 from waiting import eventually
 
 DAEMONS = {
@@ -24,8 +25,8 @@ class Pipeline:
 
     def __init__(self, script: Path, home: Path, log: Path, *arguments: str, view: str = "plain") -> None:
         self.log = log
-        self._checkpoint = home / "views" / view / "checkpoint"
-        self._before = last(self._checkpoint, "commits")
+        self._home, self._view = home, view
+        self._before = self._done()
         with log.open("wb") as words:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "forebay", "run", str(script), "--home", str(home), "--master", "local[2]",
@@ -38,9 +39,13 @@ class Pipeline:
             assert self.process.poll() is None, f"it ended by itself:\n{self.log.read_text()}"
             if not first_batch:
                 return "view sums" in self.log.read_text()
-            return last(self._checkpoint, "commits") > self._before
+            return self._done() > self._before
 
         eventually(running, f"the pipeline runs; {self.log}", timeout=120)
+
+    def _done(self) -> int:
+        """The last batch of the query that reads for the view."""
+        return last(checkpoint_of(self._home, self._view), "commits")
 
     def kill(self, whole_group: bool) -> None:
         if whole_group:

@@ -20,6 +20,7 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 from pipelines import UNTIL_CAUGHT_UP, last, pipelines
+from sessions import checkpoint_of
 from support import Cluster, unique
 
 from forebay.catalog import Catalog
@@ -160,7 +161,7 @@ def test_good_records_are_there_once_and_every_bad_one_has_its_letter_whoever_is
             time.sleep(moments.uniform(0, 1.0))  # and here
             assert pipeline.process.poll() is None, pipeline.log.read_text()
             pipeline.kill(whole_group=kill % 2 == 0)
-        reached = last(home / "views" / "json_v" / "checkpoint", "commits")
+        reached = last(checkpoint_of(home, "json_v"), "commits")
         start(*UNTIL_CAUGHT_UP).finish()
     print(f"{killed} workers and {KILLS} drivers killed, {reached + 1} batches done before the last run")
     assert killed, "no worker was killed: this has shown nothing"

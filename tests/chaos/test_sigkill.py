@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 from pipelines import UNTIL_CAUGHT_UP, Pipeline, last, pipelines
-from sessions import checkpointed
+from sessions import checkpoint_of, checkpointed
 from support import Cluster
 
 from forebay.catalog import Catalog
@@ -37,7 +37,14 @@ PIPELINE = """
 CREATE SOURCE chaos (id BIGINT NOT NULL, k STRING NOT NULL, v BIGINT NOT NULL)
 FROM KAFKA (brokers = '{brokers}', topic = '{topic}', group_id = 'chaos', max_records_per_batch = 2000) FORMAT JSON;
 CREATE MATERIALIZED VIEW plain AS SELECT id, v FROM chaos;
+CREATE MATERIALIZED VIEW odd AS SELECT id, v * 2 AS twice FROM chaos WHERE v % 2 = 1;
 CREATE MATERIALIZED VIEW sums AS SELECT k, count(*) AS n, sum(v) AS total FROM chaos GROUP BY k EMIT CHANGES;
+"""
+AT_FIRST = "CREATE MATERIALIZED VIEW leaves AS SELECT id FROM chaos;"
+LATER = """
+DROP MATERIALIZED VIEW IF EXISTS leaves;
+CREATE MATERIALIZED VIEW joins AS SELECT id, k FROM chaos;
+CREATE MATERIALIZED VIEW counts AS SELECT v % 5 AS rest, count(*) AS n FROM chaos GROUP BY v % 5 EMIT CHANGES;
 """
 
 
@@ -73,8 +80,8 @@ class Production(threading.Thread):
         return self.sent
 
 
-def views_in_the_middle_of_a_batch(home: Path) -> int:
-    checkpoints = [home / "views" / view / "checkpoint" for view in VIEWS]
+def queries_in_the_middle_of_a_batch(home: Path) -> int:
+    checkpoints = {checkpoint_of(home, view) for view in VIEWS}
     return sum(last(path, "offsets") > last(path, "commits") for path in checkpoints)
 
 
@@ -93,7 +100,7 @@ def test_each_record_is_in_the_views_once_however_often_the_driver_is_killed(
     print(f"seed {SEED}")
     moments = random.Random(SEED)
     home, script, topic = tmp_path / "home", tmp_path / "pipeline.sql", cluster.make_topic(3)
-    script.write_text(PIPELINE.format(brokers=cluster.bootstrap_servers, topic=topic))
+    pipeline_sql = PIPELINE.format(brokers=cluster.bootstrap_servers, topic=topic)
     production = Production(
         cluster,
         topic,
@@ -104,6 +111,7 @@ def test_each_record_is_in_the_views_once_however_often_the_driver_is_killed(
     broken = 0
     with pipelines(script, home, tmp_path) as start, closing(production):
         for kill in range(KILLS):
+            script.write_text(pipeline_sql + (AT_FIRST if kill < KILLS / 2 else LATER))
             pipeline = start()
             killed.append(pipeline)
             early = moments.random() < EARLY
@@ -112,7 +120,8 @@ def test_each_record_is_in_the_views_once_however_often_the_driver_is_killed(
             assert_group_is_not_ahead(cluster, home, topic)
             pipeline.kill(whole_group=kill % 2 == 0)
             assert_group_is_not_ahead(cluster, home, topic)
-            broken += views_in_the_middle_of_a_batch(home)
+            broken += queries_in_the_middle_of_a_batch(home)
+        script.write_text(pipeline_sql + LATER)
         produced = production.end()
         final = start(*UNTIL_CAUGHT_UP)
         killed.append(final)
@@ -123,6 +132,13 @@ def test_each_record_is_in_the_views_once_however_often_the_driver_is_killed(
     good = [number for number in range(produced) if number % BAD_EVERY]
     plain = DeltaTable(str(home / "views" / "plain" / "table")).to_pyarrow_table()
     assert sorted(plain["id"].to_pylist()) == good
+    odd = DeltaTable(str(home / "views" / "odd" / "table")).to_pyarrow_table()
+    assert sorted(odd["twice"].to_pylist()) == [2 * number for number in good if number % 2]
+    joined = DeltaTable(str(home / "views" / "joins" / "table")).to_pyarrow_table()
+    assert sorted(joined["id"].to_pylist()) == good, "it came while the others were being killed"
+    counts = DeltaTable(str(home / "views" / "counts" / "table")).to_pyarrow_table().to_pylist()
+    assert sum(row["n"] for row in counts) == len(good)
+    assert not (home / "views" / "leaves").exists()
     sums = DeltaTable(str(home / "views" / "sums" / "table")).to_pyarrow_table().to_pylist()
     expected = {f"k{rest}": [number for number in good if number % 7 == rest] for rest in range(7)}
     assert {row["k"]: (row["n"], row["total"]) for row in sums} == {
@@ -132,7 +148,7 @@ def test_each_record_is_in_the_views_once_however_often_the_driver_is_killed(
 
     catalog = Catalog(home / "catalog.db")
     try:
-        for view in VIEWS:
+        for view in (*VIEWS, "odd", "joins", "counts"):
             [totals] = catalog.totals(view=view)
             assert totals.records == produced
             assert totals.rejected == {"MalformedPayload": produced - len(good)}

@@ -18,6 +18,7 @@ from forebay.catalog import Catalog
 from forebay.kafka.offsets import KafkaPosition
 from forebay.runtime import checkpoints
 from forebay.runtime import spark as sparks
+from forebay.source.serving import ReadState
 
 SPARK = {"spark.sql.shuffle.partitions": "2"}
 BASE_MS = 1_768_471_200_000  # 2026-01-15 10:00:00 UTC, a whole minute
@@ -81,9 +82,21 @@ def caught_up(session: forebay.Session) -> None:
     session.wait(until_caught_up=True, timeout=PATIENCE_S)
 
 
+def checkpoint_of(home: Path, view: str) -> Path:
+    """The checkpoint of the query that reads for a view: its own, or that of all views over its source."""
+    for read in [*(home / "sources").glob("*/read"), home / "views" / view / "alone"]:
+        if view in ReadState.read(read / "views.json").views:
+            return read / "checkpoint"
+    return home / "views" / view / "checkpoint"
+
+
 def checkpointed(session_home: Path, view: str, topic: str) -> dict[int, int]:
-    """The offsets up to which a view's checkpoint has the topic's partitions."""
-    found = checkpoints.committed(session_home / "views" / view / "checkpoint")
+    """The offsets up to which a view has the topic's partitions, by the checkpoint."""
+    checkpoint = checkpoint_of(session_home, view)
+    state = ReadState.read(checkpoint.parent / "views.json").views.get(view)
+    if state is not None and state.position is not None:
+        return partitions(state.position, topic)
+    found = checkpoints.committed(checkpoint)
     return {} if found is None else partitions(found.offsets[0], topic)
 
 

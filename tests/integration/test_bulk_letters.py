@@ -11,10 +11,11 @@ import pytest
 from confluent_kafka import Message
 from support import Cluster, kafka_source
 
+from forebay.deadletter.breaker import HealthFolder
 from forebay.deadletter.bulk import BulkLetters
 from forebay.deadletter.destinations import KafkaDestination
 from forebay.deadletter.letter import Letter
-from forebay.deadletter.limiter import SharedLimiter
+from forebay.deadletter.limiter import Bucket, TaskLimiter
 from forebay.deadletter.policy import ErrorPolicy
 from forebay.deadletter.router import Router
 from forebay.devstack import DevStack
@@ -56,7 +57,7 @@ def run(
     folder: Path,
     *,
     bulk: bool,
-    limiter: SharedLimiter | None = None,
+    limiter: TaskLimiter | None = None,
 ) -> tuple[Router, int]:
     """One task over all that the topic holds, and how many good rows it gave."""
     start = source.initial_offsets()
@@ -65,7 +66,7 @@ def run(
     assert bulk == (made is not None)
     assert policy.topic is not None
     plain = KafkaDestination("s", policy.topic, source.options, policy.brokers)
-    router = Router("s", policy, split, folder, lambda: plain, limiter, made)
+    router = Router("s", policy, split, HealthFolder(folder), lambda: plain, limiter, made)
     source.wanted = router.wanted
     rows = 0
     for batch in source.read_batch(split):
@@ -121,9 +122,7 @@ def test_what_the_limit_keeps_out_is_taken_back_and_told_where_it_is(
     cluster: Cluster, tmp_path: Path
 ) -> None:
     source, dlq = source_of(cluster, BAD), cluster.make_topic(1)
-    limiter = SharedLimiter(tmp_path / "bucket", 4, lambda: 0.0)
-    limiter.take(1)  # another task was here, and this one does not know of it
-    fresh = SharedLimiter(tmp_path / "bucket", 4, lambda: 0.0)
+    fresh = TaskLimiter(Bucket(4, 3.0, 0.0), lambda: 0.0)
     router, _ = run(source, ErrorPolicy("dead_letter", dlq), tmp_path, bulk=True, limiter=fresh)
     letters = cluster.letters(dlq)
     assert len(letters) == router.letters == 3

@@ -17,7 +17,6 @@ from sessions import caught_up, checkpointed, connect, create_source, events, na
 from support import Cluster
 from waiting import eventually
 
-from forebay.runtime import checkpoints
 from forebay.runtime.session import Session
 
 VIEWS = int(os.environ.get("FOREBAY_MANY_VIEWS", "10"))
@@ -74,18 +73,18 @@ def feed(cluster: Cluster, topic: str, stop: threading.Event) -> int:
 def behind(db: Session, cluster: Cluster, home: Path, views: list[str], source: str, topic: str) -> float:
     """How long it takes until all that the checkpoints say now is counted, shown and committed."""
     began = time.monotonic()
-    batches = {view: checkpoints.last_batch(home / "views" / view / "checkpoint") for view in views}
     reached = [checkpointed(home, view, topic) for view in views]
+    read = {view: sum(each.values()) for view, each in zip(views, reached, strict=True)}
     least = {number: min(each.get(number, 0) for each in reached) for number in range(4)}
 
     def counted() -> bool:
-        return all(query.batch >= batches[query.view] for query in db.queries())
+        return all(query.records >= read[query.view] for query in db.queries())
 
     def committed() -> bool:
         group = cluster.committed(source, topic)
         return all(group.get(number, 0) >= offset for number, offset in least.items())
 
-    eventually(counted, "every batch of the checkpoints is counted", timeout=60)
+    eventually(counted, "all that the checkpoints have is counted", timeout=60)
     eventually(committed, "the group is where the slowest checkpoint was", timeout=60)
     return time.monotonic() - began
 

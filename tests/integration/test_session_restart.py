@@ -7,7 +7,7 @@ import sqlite3
 from pathlib import Path
 
 import pytest
-from sessions import caught_up, checkpointed, connect, create_source, events, name, notes, rows
+from sessions import caught_up, checkpoint_of, checkpointed, connect, create_source, events, name, notes, rows
 from support import Cluster
 
 from forebay.errors import CheckpointError, ObjectExistsError, SecretMissingError
@@ -44,7 +44,7 @@ def test_a_process_that_was_killed_while_it_began_its_first_batch_leaves_nothing
     tmp_path: Path, cluster: Cluster
 ) -> None:
     topic, source, home = cluster.make_topic(3), name("src"), tmp_path / "home"
-    drafts = [home / "views" / view / "checkpoint" / "offsets" / ".0.half.tmp" for view in ("plain", "sums")]
+    drafts = [home / "sources" / source / "read" / "checkpoint" / "offsets" / ".0.half.tmp"]
     for draft in drafts:  # as Spark leaves it
         draft.parent.mkdir(parents=True)
         draft.write_text("v1\n")
@@ -135,11 +135,11 @@ def test_a_batch_that_is_in_the_table_but_not_in_the_checkpoint_is_neither_doubl
             caught_up(db)
 
     shutil.copy(tmp_path / "catalog.before", home / "catalog.db")
-    for view in ("plain", "sums"):
-        commits = home / "views" / view / "checkpoint" / "commits"
-        last = max(int(entry.name) for entry in commits.iterdir() if entry.name.isdigit())
-        assert last >= 2
-        (commits / str(last)).unlink()
+    assert checkpoint_of(home, "plain") == checkpoint_of(home, "sums")
+    commits = checkpoint_of(home, "plain") / "commits"
+    last = max(int(entry.name) for entry in commits.iterdir() if entry.name.isdigit())
+    assert last >= 2
+    (commits / str(last)).unlink()
     with connect(home) as db:
         assert account(db) == {"plain": (20, 0), "sums": (20, 0)}
         db.execute(script(cluster, source, topic))
@@ -153,7 +153,7 @@ def test_a_batch_that_is_in_the_table_but_not_in_the_checkpoint_is_neither_doubl
         assert account(db) == {"plain": (74, 4), "sums": (74, 4)}
 
 
-def test_a_checkpoint_without_its_table_or_a_table_without_its_checkpoint_is_refused(
+def test_a_table_without_a_position_or_a_position_without_its_table_is_refused(
     tmp_path: Path, cluster: Cluster
 ) -> None:
     topic, source = cluster.make_topic(1), name("src")
@@ -161,17 +161,36 @@ def test_a_checkpoint_without_its_table_or_a_table_without_its_checkpoint_is_ref
     with connect(tmp_path) as db:
         db.execute(script(cluster, source, topic))
         caught_up(db)
-    shutil.rmtree(tmp_path / "views" / "plain" / "checkpoint")
-    shutil.rmtree(tmp_path / "views" / "sums" / "table")
+    statements = script(cluster, source, topic).split(";")
+    shutil.move(tmp_path / "views" / "sums" / "table", tmp_path / "away")
     with connect(tmp_path) as db:
-        statements = script(cluster, source, topic).split(";")
         db.execute(statements[0])
-        with pytest.raises(CheckpointError, match="checkpoint of view 'plain' is gone"):
-            db.execute(statements[1])
         with pytest.raises(CheckpointError, match="table of view 'sums' is gone"):
             db.execute(statements[2])
+    shutil.move(tmp_path / "away", tmp_path / "views" / "sums" / "table")
+    shutil.rmtree(tmp_path / "sources" / source / "read")
+    with connect(tmp_path) as db:
+        for statement in statements[1:3]:
+            with pytest.raises(CheckpointError, match=r"checkpoint of view '(plain|sums)' is gone"):
+                db.execute(statement)
         db.execute("DROP MATERIALIZED VIEW plain; DROP MATERIALIZED VIEW sums")
         assert list((tmp_path / "views").iterdir()) == []
+
+
+def test_a_checkpoint_that_is_gone_after_an_orderly_stop_is_made_anew(
+    tmp_path: Path, cluster: Cluster
+) -> None:
+    topic, source = cluster.make_topic(2), name("src")
+    cluster.produce(topic, events(range(20)))
+    with connect(tmp_path) as db:
+        db.execute(script(cluster, source, topic))
+        caught_up(db)
+    shutil.rmtree(checkpoint_of(tmp_path, "plain"))
+    cluster.produce(topic, events(range(20, 30)))
+    with connect(tmp_path) as db:
+        db.execute(script(cluster, source, topic))
+        caught_up(db)
+        assert_exact(db, 30)
 
 
 def test_a_secret_is_given_anew_after_a_restart(tmp_path: Path, cluster: Cluster) -> None:

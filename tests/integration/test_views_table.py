@@ -12,6 +12,7 @@ from support import Cluster
 
 from forebay.errors import OptionValueError, UnknownObjectError
 from forebay.runtime.session import Session
+from forebay.source.spark_types import from_spark
 from forebay.views import compaction, tidy
 from forebay.views.table import ViewTable
 
@@ -25,7 +26,7 @@ def ids(batches: list[pa.RecordBatch]) -> list[int]:
 def test_a_repeated_batch_is_written_once(db: Session, tmp_path: Path) -> None:
     frame = db.spark.createDataFrame([("a", 1), ("b", 2), (None, 3)], KEYED).coalesce(1)
     appended = ViewTable(tmp_path / "appended")
-    appended.create(frame.schema)
+    appended.create(from_spark(frame.schema))
     assert not appended.holds("q", 0)
     assert appended.append(frame, "q", 0) == 3
     assert appended.holds("q", 0)
@@ -34,7 +35,7 @@ def test_a_repeated_batch_is_written_once(db: Session, tmp_path: Path) -> None:
     assert ViewTable(tmp_path / "appended").holds("q", 0)
 
     merged = ViewTable(tmp_path / "merged")
-    merged.create(frame.schema)
+    merged.create(from_spark(frame.schema))
     for _ in range(2):  # merging is idempotent by itself
         assert merged.merge(frame.toArrow(), ("k",), "q", 0) == 3
     changed = db.spark.createDataFrame([("a", 10), (None, 30), ("c", 4)], KEYED)
@@ -49,7 +50,7 @@ def test_a_repeated_batch_is_written_once(db: Session, tmp_path: Path) -> None:
 def test_a_batch_without_rows_leaves_no_file_and_no_version(db: Session, tmp_path: Path) -> None:
     frame = db.spark.createDataFrame([], KEYED)
     table = ViewTable(tmp_path / "empty")
-    table.create(frame.schema)
+    table.create(from_spark(frame.schema))
     assert table.append(frame, "q", 0) == table.merge(frame.toArrow(), ("k",), "q", 1) == 0
     assert table.open().version() == 0
     assert list((tmp_path / "empty").rglob("*.parquet")) == []
@@ -60,7 +61,7 @@ def test_files_carry_bounds_that_are_true(db: Session, tmp_path: Path) -> None:
         [(1, 1.5, "x"), (None, float("nan"), "y"), (3, 0.5, None)], "i bigint, d double, s string"
     ).coalesce(1)
     table = ViewTable(tmp_path / "stats")
-    table.create(frame.schema)
+    table.create(from_spark(frame.schema))
     table.append(frame, "q", 0)
     [stats] = pa.table(table.open().get_add_actions(flatten=True)).to_pylist()
     assert stats["num_records"] == 3

@@ -11,10 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from forebay.connectors.contract import RejectedRecord, Stretch
-from forebay.deadletter import breaker
-from forebay.deadletter.breaker import FEWEST, Health
+from forebay.deadletter.breaker import FEWEST, Health, HealthFolder
 from forebay.deadletter.ledger import NEAR, joined
-from forebay.deadletter.limiter import Bucket, SharedLimiter
+from forebay.deadletter.limiter import Bucket, SharedLimiter, TaskLimiter, shares
 from forebay.deadletter.policy import ErrorPolicy
 
 asks = st.lists(st.tuples(st.floats(-2, 5), st.integers(0, 300)), min_size=1, max_size=40)
@@ -56,66 +55,84 @@ def test_who_always_asks_gets_the_rate_within_a_tenth_after_ten_seconds(
     assert 10 * rate - 1 <= total <= 11 * rate
 
 
-@given(
-    st.integers(1, 100),
-    st.lists(st.tuples(st.floats(0, 2), st.integers(0, 2), st.integers(0, 80)), max_size=30),
-)
-def test_several_tasks_share_one_bucket(rate: int, steps: list[tuple[float, int, int]]) -> None:
-    now = 500.0
-    with TemporaryDirectory() as folder:
-        tasks = [SharedLimiter(Path(folder) / "b", rate, lambda: now) for _ in range(3)]
-        reference = Bucket.full(rate, now)
-        for step, which, wanted in steps:
-            now += step
-            most = tasks[which].most()
-            expected, reference = reference.take(wanted, now)
-            assert tasks[which].take(wanted) == expected
-            assert expected <= max(most, 0) or wanted <= most
-
-
 @given(st.integers(1, 200), st.integers(2, 200))
 def test_who_asks_only_where_it_is_worth_it_gets_the_rate_all_the_same(
     rate: int, reads_a_second: int
 ) -> None:
     now = 1000.0
-    with TemporaryDirectory() as folder:
-        limiter = SharedLimiter(Path(folder) / "b", rate, lambda: now)
-        total = asked = 0
-        for step in range(3 * reads_a_second):
-            now = 1000.0 + step / reads_a_second
-            worth = limiter.worth_asking()
-            assert worth <= limiter.most()
-            asked += worth > 0
-            total += limiter.take(worth)
+    limiter = TaskLimiter(Bucket.full(rate, now), lambda: now)
+    total = asked = 0
+    for step in range(3 * reads_a_second):
+        now = 1000.0 + step / reads_a_second
+        worth = limiter.worth_asking()
+        asked += worth > 0
+        assert limiter.take(worth) == worth
+        total += worth
     # A burst at the start, and all that has come since but for what the last tenth of a second brought.
     assert rate * (now - 1000.0 - 0.1) + rate - 1 <= total <= rate * (now - 1000.0) + rate
     assert asked <= 1 + 10 * 3
 
 
-def test_tasks_that_ask_at_once_get_no_more_than_one_alone(tmp_path: Path) -> None:
-    granted: list[int] = []
+def test_reads_that_plan_at_once_are_lent_no_more_than_one_alone(tmp_path: Path) -> None:
+    lent: list[float] = []
 
-    def task() -> None:
+    def plan() -> None:
         limiter = SharedLimiter(tmp_path / "b", 50, lambda: 7.0)
-        granted.extend(limiter.take(3) for _ in range(20))
+        lent.extend(limiter.lend().tokens for _ in range(20))
 
-    threads = [threading.Thread(target=task) for _ in range(4)]
+    threads = [threading.Thread(target=plan) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert sum(granted) == 50
+    assert sum(lent) == 50
 
 
 def test_a_bucket_whose_writer_was_killed_and_a_clock_set_back_do_no_harm(tmp_path: Path) -> None:
     (tmp_path / "b").write_bytes(b"[100, 3")
     now = 5000.0
-    assert SharedLimiter(tmp_path / "b", 10, lambda: now).take(99) == 10
+    assert SharedLimiter(tmp_path / "b", 10, lambda: now).lend().tokens == 10
     now = 10.0
     late = SharedLimiter(tmp_path / "b", 10, lambda: now)
-    assert late.take(5) == 0
+    assert late.lend().tokens == 0
     now = 11.0
-    assert late.take(99) == 10
+    assert late.lend().tokens == 10
+
+
+@given(st.integers(1, 200), st.integers(1, 8), st.lists(st.tuples(st.floats(0, 2), asks), max_size=6))
+def test_what_is_lent_and_given_back_is_never_more_than_the_rate(
+    rate: int, tasks: int, batches: list[tuple[float, list[tuple[float, int]]]]
+) -> None:
+    """Batches one after another, their tasks side by side: as one bucket that all of them had asked."""
+    now = [1000.0]
+    total = 0
+    with TemporaryDirectory() as folder:
+        limiter = SharedLimiter(Path(folder) / "b", rate, lambda: now[0])
+        for pause, steps in batches:
+            now[0] += pause
+            shared = [TaskLimiter(share, lambda: now[0]) for share in shares(limiter.lend(), tasks)]
+            for step, wanted in steps:
+                now[0] += max(0.0, step)
+                total += sum(task.take(wanted) for task in shared)
+            limiter.give_back([task.left() for task in shared])
+    assert total <= rate * (now[0] - 1000.0) + rate + 1e-6
+
+
+@given(st.integers(1, 200), st.integers(1, 4), st.integers(1, 40))
+def test_who_always_asks_gets_the_rate_also_of_what_is_lent(rate: int, tasks: int, batches: int) -> None:
+    now = [1000.0]
+    total = 0
+    with TemporaryDirectory() as folder:
+        limiter = SharedLimiter(Path(folder) / "b", rate, lambda: now[0])
+        for _ in range(batches):
+            shared = [TaskLimiter(share, lambda: now[0]) for share in shares(limiter.lend(), tasks)]
+            now[0] += 0.1
+            total += sum(task.take(1000) for task in shared)
+            left = [task.left() for task in shared]
+            now[0] += 0.1  # the batch is kept
+            limiter.give_back(left)
+    whole = rate * (now[0] - 1000.0 - 0.1)
+    assert total >= 0.9 * whole - tasks, "each task gives whole letters only"
 
 
 # -- the ledger -------------------------------------------------------------------------------------------
@@ -174,12 +191,34 @@ def test_a_ratio_is_judged_of_a_hundred_records_or_more(bad: int, good: int, rat
 def test_how_a_partition_fared_goes_on_where_the_next_task_starts(tmp_path: Path) -> None:
     health = Health()
     seen(health, [False] * 50 + [True] * 3)
-    breaker.save(tmp_path, "my-topic", 0, 53, health)
-    breaker.save(tmp_path, "my-topic", 0, 90, Health())
-    assert breaker.load(tmp_path, "my-topic", 0, 53).run == 3
-    assert breaker.load(tmp_path, "my-topic", 0, 54) == Health()
-    breaker.forget(tmp_path, "my-topic", 0, 53)
-    assert breaker.load(tmp_path, "my-topic", 0, 53).records == 53
-    breaker.forget(tmp_path, "my-topic", 0, 54)
-    assert breaker.load(tmp_path, "my-topic", 0, 53) == Health()
-    assert len(list(tmp_path.iterdir())) == 1
+    kept = HealthFolder(tmp_path)
+    kept.save("my-topic", 0, 0, 53, health)
+    kept.save("my-topic", 0, 53, 90, Health())
+    assert kept.load("my-topic", 0, 53).run == 3
+    assert kept.load("my-topic", 0, 53).records == 53
+    assert kept.load("my-topic", 0, 54) == Health()
+    kept.save("my-topic", 0, 90, 120, Health())
+    assert kept.load("my-topic", 0, 53) == Health(), "nobody starts there any more"
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+@given(st.lists(st.lists(st.booleans(), max_size=40), max_size=5))
+def test_tasks_that_read_parts_of_a_partition_are_judged_as_one(parts: list[list[bool]]) -> None:
+    whole = Health()
+    seen(whole, [each for part in parts for each in part])
+    joined = Health()
+    for part in parts:
+        of_task = Health()
+        seen(of_task, part)
+        joined = joined.then(of_task)
+    assert joined == whole
+
+
+@given(st.integers(1, 1000), st.floats(0, 1000), st.integers(1, 50))
+def test_shares_of_a_bucket_are_the_bucket(rate: int, tokens: float, tasks: int) -> None:
+    whole = Bucket(rate, min(float(rate), tokens), 0.0)
+    found = shares(whole, tasks)
+    assert sum(share.rate for share in found) == rate
+    assert sum(share.tokens for share in found) <= whole.tokens
+    assert all(share.tokens <= share.rate for share in found)
+    assert max(share.rate for share in found) - min(share.rate for share in found) <= 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from itertools import pairwise
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pyarrow as pa
@@ -16,13 +17,16 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
-from forebay.answers.ordering import rank, unrank
-from forebay.errors import EvaluationError
+from forebay.errors import EvaluationError, SumOverflowError
 from forebay.program import Grouping, Program, Selecting, output_schema, program_from_json
 from forebay.source.expressions import evaluate, matching
+from forebay.source.grouping import Groups
 from forebay.sql import parse_one, plan
 from forebay.sql.shape import shape
 from forebay.sql.view_program import program_of
+from forebay.views.groups.of_program import group_table
+from forebay.views.paths import ViewPaths
+from forebay.views.table import ViewTable
 
 SOME = settings(phases=[Phase.explicit, Phase.generate], max_examples=settings.default.max_examples // 5)
 SUMMED = ("i8", "i16", "i32", "few", "y", "(i8 % 3)", "(few + i16)")  # exact in whatever order
@@ -88,55 +92,22 @@ def outputs(rows_: pa.RecordBatch, found: Program) -> pa.Table:
     return pa.Table.from_arrays(columns, schema=output_schema(found))
 
 
-def merged(batches: list[pa.RecordBatch], found: Grouping) -> pa.RecordBatch:
-    """Parts of each batch by itself, and then of all."""
-    counts = pc.ScalarAggregateOptions(min_count=0)
-    some = pc.ScalarAggregateOptions(min_count=1)
-    adding: list[Any] = [
-        (
-            part.name,
-            part.function if part.function in ("min", "max") else "sum",
-            counts if "count" in part.function else some,
-        )
-        for part in found.parts
-    ]
-    keys = [name for name, _ in found.keys]
-
-    def grouped(table: pa.Table) -> pa.Table:
-        made = table.group_by(keys, use_threads=False).aggregate(adding)
-        return pa.table({**{key: made.column(key) for key in keys},
-                         **{name: made.column(f"{name}_{function}") for name, function, _ in adding}})  # fmt: skip
-
-    parts = []
+def merged(batches: list[pa.RecordBatch], found: Grouping, root: Path) -> pa.Table:
+    """As tasks and the driver do it: a task a batch, and two of them in one micro-batch."""
+    public = ViewTable(root / "table")
+    public.create(output_schema(found))
+    table = group_table(ViewPaths(root), found, (), public)
+    table.create()
+    answers = []
     for batch in batches:
-        kept = batch if found.where is None else matching(batch, found.where)
-        columns: dict[str, Any] = {name: evaluate(kept, key) for name, key in found.keys}
-        for part in found.parts:
-            if part.argument is None:
-                columns[part.name] = pa.repeat(pa.scalar(1, pa.int64()), kept.num_rows)
-                continue
-            argument = evaluate(kept, part.argument)
-            if part.function == "count":
-                argument = argument.is_valid().cast(pa.int64())
-            assert argument.type == part.type
-            columns[part.name] = rank(argument) if part.function in ("min", "max") else argument
-        if not columns:
-            columns["none"] = pa.nulls(kept.num_rows)
-        parts.append(grouped(pa.table(columns)))
-    whole = grouped(pa.concat_tables(parts)).combine_chunks()
-    schema = found.merged_schema()
-    arrays = [
-        unrank(whole.column(field.name), field.type) if pa.types.is_floating(field.type) and field.name in _ends(found)
-        else whole.column(field.name) for field in schema
-    ]  # fmt: skip
-    arrays = [each.combine_chunks() if isinstance(each, pa.ChunkedArray) else each for each in arrays]
-    return pa.RecordBatch.from_arrays(
-        [each.cast(field.type) for each, field in zip(arrays, schema, strict=True)], schema=schema
-    )
-
-
-def _ends(found: Grouping) -> set[str]:
-    return {part.name for part in found.parts if part.function in ("min", "max")}
+        groups = Groups(found)
+        for start in range(0, batch.num_rows, 7):
+            part = batch.slice(start, 7)
+            groups.add(part if found.where is None else matching(part, found.where))
+        answers.append([each for one in groups.finished() for each in one.to_batches()])
+    for number in range(0, len(answers), 2):
+        table.apply([each for one in answers[number : number + 2] for each in one], "q", number)
+    return table.rows()
 
 
 def plain(found: pa.Table) -> Counter[tuple[Any, ...]]:
@@ -191,15 +162,17 @@ def test_groups_of_tasks_merge_into_sparks(
             continue
         expected = answer(spark, plan(parse_one(text).query, "changes").spark_sql)
         try:
-            ours = outputs(merged(batches, found), found)
-        except EvaluationError:
+            with TemporaryDirectory() as root:
+                ours = merged(batches, found, Path(root))
+        except (EvaluationError, SumOverflowError):
             assert expected is None, f"Spark raises no error: {text}"
             continue
         assert expected is not None, f"Spark raises an error: {text}"
         assert [(each.name, each.type) for each in ours.schema] == [
             (each.name, each.type) for each in expected.schema
         ], text
-        assert plain(ours) == plain(expected), text
+        if found.keys or ours.num_rows:  # a view without keys has its one row when rows have come
+            assert plain(ours) == plain(expected), text
 
 
 @pytest.mark.parametrize(

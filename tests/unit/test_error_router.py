@@ -10,9 +10,10 @@ import pytest
 from made import a_letter
 
 from forebay.connectors.contract import RawRecord, RejectedRecord, SourceBatch, Stretch
+from forebay.deadletter.breaker import HealthFolder
 from forebay.deadletter.destinations import FileDestination, MemoryDestination
 from forebay.deadletter.letter import Letter
-from forebay.deadletter.limiter import SharedLimiter
+from forebay.deadletter.limiter import Bucket, TaskLimiter
 from forebay.deadletter.policy import ErrorPolicy, SourceFolder
 from forebay.deadletter.report import Report
 from forebay.deadletter.router import EXAMPLES, Router
@@ -32,9 +33,9 @@ def batch(*rejected: RejectedRecord, **more: object) -> SourceBatch:
 
 
 def router(
-    policy: ErrorPolicy, folder: Path, memory: MemoryDestination, limiter: SharedLimiter | None = None
+    policy: ErrorPolicy, folder: Path, memory: MemoryDestination, limiter: TaskLimiter | None = None
 ) -> Router:
-    return Router("s", policy, SPLIT, folder / "health", lambda: memory, limiter)
+    return Router("s", policy, SPLIT, HealthFolder(folder / "health"), lambda: memory, limiter)
 
 
 def test_skip_and_a_clean_batch_write_nothing_and_want_no_bytes(tmp_path: Path) -> None:
@@ -94,7 +95,7 @@ def test_what_the_limit_keeps_out_is_in_the_ledger_and_a_range_that_is_gone_is_n
     tmp_path: Path,
 ) -> None:
     memory = MemoryDestination()
-    limiter = SharedLimiter(tmp_path / "b", 2, lambda: 0.0)
+    limiter = TaskLimiter(Bucket.full(2, 0.0), lambda: 0.0)
     made = router(ErrorPolicy("dead_letter", "dlq", max_per_second=2), tmp_path, memory, limiter)
     gone = RejectedRecord("t", 0, 0, "Other", "3 records are gone", gone=True)
     assert made.wanted.most is not None
@@ -140,14 +141,14 @@ def test_a_breaker_shows_three_examples_and_what_a_task_left_the_next_one_takes_
     first.see(batch(bad(0), bad(4, before=3), bad(5, before=3), good={("t", 0): 3}))
     first.finish()
     following = KafkaSplit((Range("t", 0, 100, 200),))
-    second = Router("s", policy, following, tmp_path / "health", MemoryDestination, None)
+    second = Router("s", policy, following, HealthFolder(tmp_path / "health"), MemoryDestination, None)
     second.see(batch(bad(100), bad(101), bad(102)))
     with pytest.raises(TooManyErrorsError) as caught:
         second.see(batch(bad(103)))
     assert "6 records in a row" in caught.value.message
     assert [f"offset {n}" in caught.value.message for n in (100, 101, 102, 103)] == [False, True, True, True]
     # Repeated, it starts from the same.
-    again = Router("s", policy, following, tmp_path / "health", MemoryDestination, None)
+    again = Router("s", policy, following, HealthFolder(tmp_path / "health"), MemoryDestination, None)
     again.see(batch(bad(100), good={("t", 0): 1}))
 
 

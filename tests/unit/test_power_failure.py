@@ -12,7 +12,6 @@ import pytest
 from deltalake import DeltaTable
 from made import a_letter
 from power import Disk
-from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 import forebay
 from forebay import sql
@@ -23,7 +22,7 @@ from forebay.files import Draft, make_folder, write_whole
 from forebay.views import compaction, tidy
 from forebay.views.table import ViewTable
 
-SCHEMA = StructType([StructField("k", StringType()), StructField("n", LongType())])
+SCHEMA = pa.schema([("k", pa.string()), ("n", pa.int64())])
 
 
 @pytest.fixture
@@ -103,7 +102,7 @@ def test_a_batch_is_on_the_disk_before_the_checkpoint_can_know_of_it(
     monkeypatch.setattr(tidy, "EVERY", 3)
     monkeypatch.setattr(compaction, "FAN", 2)
     monkeypatch.setitem(tidy.PROPERTIES, "delta.checkpointInterval", "2")
-    schema = StructType([*SCHEMA.fields, StructField("_weight", LongType())]) if way == "add_up" else SCHEMA
+    schema = SCHEMA.append(pa.field("_weight", pa.int64())) if way == "add_up" else SCHEMA
     table = ViewTable(home / "views" / "v" / "table")
     table.create(schema)
     for batch in range(8):  # now and then files are merged
@@ -118,7 +117,7 @@ def test_a_batch_is_on_the_disk_before_the_checkpoint_can_know_of_it(
 def test_a_table_that_was_made_or_widened_is_on_the_disk(disk: Disk, home: Path, tmp_path: Path) -> None:
     table = ViewTable(home / "views" / "v" / "table")
     table.create(SCHEMA)
-    table.widen(StructType([*SCHEMA.fields, StructField("more", LongType())]))
+    table.widen(SCHEMA.append(pa.field("more", pa.int64())))
     left = disk.after_power_failure(home, tmp_path / "left") / "views" / "v" / "table"
     assert [field.name for field in DeltaTable(str(left)).schema().fields] == ["k", "n", "more"]
 

@@ -1,4 +1,4 @@
-"""What tasks write down: once a range, however often and in whichever splits it is read."""
+"""What tasks say of what they read, written down: once a range, however often and in whichever splits it is read."""
 
 from __future__ import annotations
 
@@ -11,10 +11,16 @@ from hypothesis import strategies as st
 
 from forebay.connectors.contract import RejectedRecord, SourceBatch, Split, Stretch
 from forebay.kafka.offsets import KafkaSplit, Range, plan_splits
-from forebay.source.accounts import Account, find, write
+from forebay.source import accounts
+from forebay.source.accounts import Account, find
 
 FIRST = KafkaSplit((Range("t", 0, 0, 10), Range("t", 1, 5, 9)))
 SECOND = KafkaSplit((Range("t", 2, 0, 10),))
+
+
+def write(folder: Path, split: Split, found: Account) -> None:
+    """As the driver does with what a task sent."""
+    accounts.write(folder, accounts.name_of(split), accounts.to_form(split, found))
 
 
 def account(good: int, *kinds: str) -> Account:

@@ -23,21 +23,20 @@ from deltalake import DeltaTable
 from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import types as t
-from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from forebay.errors import ChangesGoneError, OptionValueError
 from forebay.source.spark_types import from_spark
 from forebay.views import compaction, tidy, versions
-from forebay.views.changes import Subscription
+from forebay.views.changes import Subscription, TableChanges
 from forebay.views.compaction import FAN, LARGE, MOST_BYTES, MOST_FILES, DataFile, due
 from forebay.views.options import RETENTION_S, VIEW
 from forebay.views.table import ViewTable
 
-SCHEMA = StructType([StructField("k", StringType()), StructField("n", LongType())])
+SCHEMA = pa.schema([("k", pa.string()), ("n", pa.int64())])
 WEEK_S = 7 * 86_400.0
 
 
-def made(tmp_path: Path, retention_s: float = WEEK_S, schema: StructType = SCHEMA) -> ViewTable:
+def made(tmp_path: Path, retention_s: float = WEEK_S, schema: pa.Schema = SCHEMA) -> ViewTable:
     table = ViewTable(tmp_path / "v" / "table", retention_s)
     table.create(schema)
     return table
@@ -74,7 +73,7 @@ def on_disk(table: ViewTable) -> list[Path]:
 
 
 def changes(table: ViewTable, after: int | None = None) -> list[dict[str, object]]:
-    with Subscription(ViewTable(table.path), after=after, timeout=0) as found:
+    with Subscription(TableChanges(ViewTable(table.path)), after=after, timeout=0) as found:
         return [row for batch in found for row in batch.to_pylist()]
 
 
@@ -161,7 +160,7 @@ def test_a_subscriber_past_the_retention_hears_which_version_is_the_oldest(
     ):
         changes(table, 3)
     with caplog.at_level(logging.INFO, "forebay.views"):
-        subscription = Subscription(ViewTable(table.path), timeout=0)
+        subscription = Subscription(TableChanges(ViewTable(table.path)), timeout=0)
     assert subscription.position == oldest - 1
     assert f"the changes begin with version {oldest}" in caplog.text
 
@@ -228,9 +227,9 @@ def test_a_table_of_an_earlier_version_is_tidied_too(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("often")
 def test_files_from_before_a_column_was_added_are_merged_with_later_ones(tmp_path: Path) -> None:
-    inner = StructType([StructField("a", LongType())])
-    table = made(tmp_path, schema=StructType([StructField("n", LongType()), StructField("s", inner)]))
-    wider = StructType([*inner.fields, StructField("b", StringType())])
+    inner = pa.struct([("a", pa.int64())])
+    table = made(tmp_path, schema=pa.schema([("n", pa.int64()), ("s", inner)]))
+    wider = pa.struct([("a", pa.int64()), ("b", pa.string())])
 
     def write(batch: int, data: pa.Table) -> None:
         written = []
@@ -240,9 +239,7 @@ def test_files_from_before_a_column_was_added_are_merged_with_later_ones(tmp_pat
 
     for batch in range(6):
         write(batch, pa.table({"n": [batch], "s": [{"a": batch}]}))
-    table.widen(
-        StructType([StructField("n", LongType()), StructField("s", wider), StructField("m", StringType())])
-    )
+    table.widen(pa.schema([("n", pa.int64()), ("s", wider), ("m", pa.string())]))
     for batch in range(6, 20):
         write(batch, pa.table({"n": [batch], "s": [{"a": batch, "b": "x"}], "m": ["y"]}))
     assert len(table.files()) < 12
@@ -263,7 +260,7 @@ def test_files_with_columns_of_every_type_are_merged_and_followed(
         t.StringType(), t.BinaryType(), t.DateType(), t.TimestampType(), t.TimestampNTZType(), t.DecimalType(12, 3),
         inner, t.ArrayType(t.StringType(), containsNull=False), t.ArrayType(inner), t.MapType(t.StringType(), inner),
     ]  # fmt: skip
-    schema = StructType([StructField(f"c{place}", kind) for place, kind in enumerate(kinds)])
+    schema = from_spark(t.StructType([t.StructField(f"c{place}", kind) for place, kind in enumerate(kinds)]))
     table = made(tmp_path, schema=schema)
     at = datetime(2026, 1, 2, 3, 4, 5, 678, ZoneInfo("UTC"))
     nested = {"x": 1, "y": at.date()}
@@ -271,7 +268,7 @@ def test_files_with_columns_of_every_type_are_merged_and_followed(
         True, 1, 2, 3, 4, 0.5, 0.25, "s", b"b", at.date(), at, at.replace(tzinfo=None), Decimal("1.234"), nested, ["e"],
         [nested], [("k", nested)],
     ]  # fmt: skip
-    fields = from_spark(schema)
+    fields = schema
     for batch in range(9):
         values = [None] * len(row) if batch == 3 else row
         columns = [pa.array([value], field.type) for value, field in zip(values, fields, strict=True)]

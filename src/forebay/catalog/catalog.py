@@ -224,43 +224,12 @@ class Catalog:
         rows = self._rows("SELECT at_ms, state, message FROM status_history WHERE view = ? ORDER BY id", view)
         return [(row["at_ms"], row["state"], row["message"]) for row in rows]
 
-    def record_batch(self, record: BatchRecord) -> None:
-        """Add a batch to the totals, once: a batch that was counted before changes nothing."""
-        now = _now()
-        # What the tasks wrote down of letters and of the rate limit is removed after this: nobody else knows of it.
-        with self._transaction(durable=bool(record.dlq or record.limited)) as db:
-            known = db.execute(
-                "SELECT * FROM totals WHERE view = ? AND source = ?", (record.view, record.source)
-            ).fetchone()
-            if known and known["batch"] >= record.batch:
-                return
-            rejected = json.loads(known["rejected"]) if known else {}
-            for kind, count in record.rejected.items():
-                rejected[kind] = rejected.get(kind, 0) + count
-            db.execute(
-                "INSERT OR REPLACE INTO totals VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                (record.view, record.source, record.batch, record.records + (known["records"] if known else 0),
-                 json.dumps(rejected), record.example or (known["example"] if known else None),
-                 record.late + (known["late"] if known else 0),
-                 json.dumps(dict(record.offsets)), now, record.skipped + (known["skipped"] if known else 0),
-                 record.dlq + (known["dlq"] if known else 0),
-                 record.rate_limited + (known["rate_limited"] if known else 0),
-                 now if record.rejected else known["last_error_ms"] if known else 0,
-                 known["lost_ranges"] if known else 0, known["lost_records"] if known else 0,
-                 record.case_mismatches + (known["case_mismatches"] if known else 0)),
-            )  # fmt: skip
-            lose(db, record.view, record.source, record.lost)
-            _note_errors(db, record, now)
-            db.execute(
-                "INSERT INTO batches VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET "
-                "records = records + excluded.records, rejected = rejected + excluded.rejected",
-                (record.view, record.batch, now, record.records, sum(record.rejected.values()),
-                 record.duration_ms),
-            )  # fmt: skip
-            db.execute(
-                "DELETE FROM batches WHERE view = ? AND batch <= ?",
-                (record.view, record.batch - BATCHES_KEPT),
-            )
+    def record_batch(self, *records: BatchRecord) -> None:
+        """Add batches to the totals, each once: a batch that was counted before changes nothing."""
+        # What the tasks said of letters and of the rate limit is forgotten after this: nobody else knows of it.
+        with self._transaction(durable=any(record.dlq or record.limited for record in records)) as db:
+            for record in records:
+                _count(db, record, _now())
 
     def totals(self, *, view: str | None = None, source: str | None = None) -> list[Totals]:
         rows = self._rows(
@@ -343,6 +312,41 @@ def _totals(row: sqlite3.Row, lost: Sequence[str]) -> Totals:
         row["skipped"], row["dlq"], row["rate_limited"], row["last_error_ms"],
         row["lost_ranges"], row["lost_records"], row["case_mismatches"],
     )  # fmt: skip
+
+
+def _count(db: sqlite3.Connection, record: BatchRecord, now: int) -> None:
+    known = db.execute(
+        "SELECT * FROM totals WHERE view = ? AND source = ?", (record.view, record.source)
+    ).fetchone()
+    if known and known["batch"] >= record.batch:
+        return
+    rejected = json.loads(known["rejected"]) if known else {}
+    for kind, count in record.rejected.items():
+        rejected[kind] = rejected.get(kind, 0) + count
+    db.execute(
+        "INSERT OR REPLACE INTO totals VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        (record.view, record.source, record.batch, record.records + (known["records"] if known else 0),
+         json.dumps(rejected), record.example or (known["example"] if known else None),
+         record.late + (known["late"] if known else 0),
+         json.dumps(dict(record.offsets)), now, record.skipped + (known["skipped"] if known else 0),
+         record.dlq + (known["dlq"] if known else 0),
+         record.rate_limited + (known["rate_limited"] if known else 0),
+         now if record.rejected else known["last_error_ms"] if known else 0,
+         known["lost_ranges"] if known else 0, known["lost_records"] if known else 0,
+         record.case_mismatches + (known["case_mismatches"] if known else 0)),
+    )  # fmt: skip
+    lose(db, record.view, record.source, record.lost)
+    _note_errors(db, record, now)
+    db.execute(
+        "INSERT INTO batches VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET "
+        "records = records + excluded.records, rejected = rejected + excluded.rejected",
+        (record.view, record.batch, now, record.records, sum(record.rejected.values()),
+         record.duration_ms),
+    )  # fmt: skip
+    db.execute(
+        "DELETE FROM batches WHERE view = ? AND batch <= ?",
+        (record.view, record.batch - BATCHES_KEPT),
+    )
 
 
 def _note_errors(db: sqlite3.Connection, record: BatchRecord, now: int) -> None:

@@ -10,16 +10,14 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from itertools import groupby
 from operator import attrgetter
-from pathlib import Path
 
 from forebay.connectors.contract import RejectedRecord, SourceBatch, Split, Stretch, Wanted
-from forebay.deadletter import breaker
-from forebay.deadletter.breaker import Health
+from forebay.deadletter.breaker import Health, HealthKeeper
 from forebay.deadletter.bulk import BulkLetters
 from forebay.deadletter.destinations import Destination
 from forebay.deadletter.ledger import joined
 from forebay.deadletter.letter import Letter
-from forebay.deadletter.limiter import SharedLimiter
+from forebay.deadletter.limiter import Limiter
 from forebay.deadletter.policy import ErrorPolicy
 from forebay.errors import BadRecordError, TooManyErrorsError
 
@@ -29,16 +27,16 @@ _partition = attrgetter("topic", "partition")
 
 
 class Router:
-    """For one task. `health` is the folder where the breakers' memory is kept."""
+    """For one task. `health` is the breakers' memory."""
 
     def __init__(
         self,
         source: str,
         policy: ErrorPolicy,
         split: Split,
-        health: Path,
+        health: HealthKeeper,
         destination: Callable[[], Destination],
-        limiter: SharedLimiter | None,
+        limiter: Limiter | None,
         bulk: BulkLetters | None = None,
     ) -> None:
         self._source = source
@@ -47,7 +45,7 @@ class Router:
         self._make = destination
         self._bulk = bulk
         self._destination: Destination | None = None
-        self._folder = health
+        self._memory = health
         self._ids = split.topic_ids()
         self._spans = {(topic, number): (start, end) for topic, number, start, end in split.spans()}
         self._health: dict[tuple[str, int], Health] = {}
@@ -91,8 +89,7 @@ class Router:
             self._bulk.flush()
         if self._policy.breaks:
             for place, (start, end) in self._spans.items():
-                breaker.save(self._folder, *place, end, self._of(place))
-                breaker.forget(self._folder, *place, start)
+                self._memory.save(*place, start, end, self._of(place))
 
     def close(self) -> None:
         """However the task ends."""
@@ -152,7 +149,7 @@ class Router:
     def _of(self, place: tuple[str, int]) -> Health:
         if place not in self._health:
             start, _ = self._spans.get(place, (0, 0))
-            self._health[place] = breaker.load(self._folder, *place, start)
+            self._health[place] = self._memory.load(*place, start)
         return self._health[place]
 
 

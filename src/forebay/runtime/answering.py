@@ -9,10 +9,10 @@ from typing import Any
 from forebay.answers.answer import Answer, answer
 from forebay.answers.question import NeedsSpark
 from forebay.answers.reading import one_table
-from forebay.answers.view_tables import Table, view_table
+from forebay.answers.view_tables import Table, group_rows, view_table
 from forebay.catalog import Catalog
 from forebay.runtime.catalog_tables import CatalogTables
-from forebay.runtime.definitions import table_of_view
+from forebay.runtime.definitions import groups_of_view, table_of_view
 from forebay.runtime.known import unknown
 from forebay.runtime.results import Result
 
@@ -46,6 +46,9 @@ class Answers:
             raise unknown("view or source", name, names)
         if known.kind != "view":
             raise NeedsSpark(f"{name}, which is a source")
+        groups = groups_of_view(self._home, self._catalog, name)
+        if groups is not None:  # of which its table may be behind
+            return group_rows(name, groups.rows())
         table = table_of_view(self._home, self._catalog, name).open()
         return view_table(name, table, weighed=known.detail.get("kept") == "rows")
 

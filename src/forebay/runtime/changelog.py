@@ -12,12 +12,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import ArrayType, DataType, LongType, MapType, StructField, StructType
+from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
 from forebay import sql
+from forebay.column_types import BIGINT
 from forebay.connectors.contract import SourceConnector
 from forebay.errors import ChangeLogError, UnsupportedSqlError
-from forebay.source.spark_types import to_spark, type_from_spark
+from forebay.source.spark_types import from_spark, to_spark, type_from_spark
 from forebay.sql import WEIGHT
 from forebay.views.table import ViewTable
 
@@ -80,30 +81,32 @@ def _has_map(kind: DataType) -> bool:
             return False
 
 
-def table_schema(schema: StructType, kept: str | None) -> StructType:
+def table_schema(schema: StructType, kept: str | None) -> pa.Schema:
     """Of the view's table."""
-    if kept == "groups":
-        return StructType([field for field in schema.fields if field.name != WEIGHT])
-    if kept == "rows":
-        own = [field for field in schema.fields if field.name != WEIGHT]
-        return StructType([*own, StructField(WEIGHT, LongType())])
-    return schema
+    fields = from_spark(schema)
+    if kept is None:
+        return fields
+    own = [field for field in fields if field.name != WEIGHT]
+    return pa.schema([*own, pa.field(WEIGHT, BIGINT)] if kept == "rows" else own)
 
 
-def write(
-    table: ViewTable, frame: DataFrame, kept: str, keys: tuple[str, ...], query: str, batch: int
-) -> None:
-    """One batch into the view's table."""
+def changes(frame: DataFrame, kept: str) -> pa.Table:
+    """What one batch changes: groups as they stand now, or rows with how many came."""
     if kept == "groups":
-        rows = frame.toArrow()
-        below = pc.sum(pc.less(rows.column(WEIGHT), 0)).as_py()
-        if below:
-            raise ChangeLogError(f"{below} groups have had more rows taken back than there were")
-        table.replace(rows, keys, WEIGHT, query, batch)
-        return
+        return frame.toArrow()
     others = [_column(name) for name in frame.columns if name != WEIGHT]
-    summed = frame.groupBy(*others).agg(F.sum(WEIGHT).alias(WEIGHT)).where(f"{WEIGHT} <> 0")
-    table.add_up(summed.toArrow(), WEIGHT, query, batch)
+    return frame.groupBy(*others).agg(F.sum(WEIGHT).alias(WEIGHT)).where(f"{WEIGHT} <> 0").toArrow()
+
+
+def write(table: ViewTable, rows: pa.Table, kept: str, keys: tuple[str, ...], query: str, batch: int) -> None:
+    """The changes of one batch into the view's table."""
+    if kept == "rows":
+        table.add_up(rows, WEIGHT, query, batch)
+        return
+    below = pc.sum(pc.less(rows.column(WEIGHT), 0)).as_py()
+    if below:
+        raise ChangeLogError(f"{below} groups have had more rows taken back than there were")
+    table.replace(rows, keys, WEIGHT, query, batch)
 
 
 def check(table: ViewTable, view: str) -> None:

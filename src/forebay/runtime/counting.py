@@ -8,16 +8,18 @@ leaves batches that are done but not counted; they are counted before the query 
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Protocol
 
 from forebay.catalog import BatchRecord, Catalog
 from forebay.connectors.contract import Offsets, SourceConnector
 from forebay.deadletter.report import REPORT
 from forebay.errors import ForebayError
-from forebay.runtime import checkpoints
-from forebay.runtime.query import RunningQuery, by_source
+from forebay.home_tables import Lost
 from forebay.source import accounts
 from forebay.source.accounts import Account
+from forebay.views.paths import ViewPaths
 
 log = logging.getLogger("forebay.accounts")
 
@@ -31,21 +33,25 @@ class BatchToCount:
     took_ms: int = 0
 
 
-def recount(catalog: Catalog, query: RunningQuery) -> None:
-    """Bring the totals of a view up to its checkpoint."""
-    done = checkpoints.committed(query.paths.checkpoint)
-    if done is None:
-        return
-    for name, end in by_source(done.offsets).items():
+class Counted(Protocol):
+    """A view whose batches are counted."""
+
+    name: str
+    starts: dict[str, Offsets]
+    connectors: dict[str, SourceConnector]
+    paths: ViewPaths
+
+
+def recount(catalog: Catalog, query: Counted, batch: int, ends: Mapping[str, Offsets]) -> None:
+    """Bring the totals of a view up to where a batch ended in each source."""
+    for name, end in ends.items():
         try:
-            count(catalog, query, name, end, BatchToCount(done.batch))
+            count(catalog, query, name, end, BatchToCount(batch))
         except ForebayError as error:
-            log.warning(
-                "batch %d of view '%s' cannot be counted again: %s", done.batch, query.name, error.message
-            )
+            log.warning("batch %d of view '%s' cannot be counted again: %s", batch, query.name, error.message)
 
 
-def count(catalog: Catalog, query: RunningQuery, name: str, end: Offsets, batch: BatchToCount) -> int:
+def count(catalog: Catalog, query: Counted, name: str, end: Offsets, batch: BatchToCount) -> int:
     """Put into the catalog what was read of a source since it was last counted, up to where a batch ended.
 
     By what the tasks wrote down, else by reading it again. Returns how many records that were; 0 for a batch that was
@@ -58,20 +64,32 @@ def count(catalog: Catalog, query: RunningQuery, name: str, end: Offsets, batch:
     connector = query.connectors[name]
     found = accounts.find(query.paths.accounts_of(name), connector.splits(start, end, 1))
     account = found.account if found.whole else _read_again(connector, start, end, found.account)
-    catalog.record_batch(
-        BatchRecord(
-            query.name, name, batch.number, account.records, account.rejected, account.example,
-            connector.lost(start, end), batch.late, end, batch.took_ms, account.skipped, account.dlq,
-            account.rate_limited, tuple(account.limited), account.case_mismatches,
-        )
-    )  # fmt: skip
-    for kind, number in account.rejected.items():
-        REPORT.tell(name, query.name, kind, number, account.example)
-    for event, number in (("letters_written", account.dlq), ("letters_kept_out", account.rate_limited)):
-        if number:
-            REPORT.done(name, query.name, event, number)
+    lost = connector.lost(start, end)
+    record = batch_record(query.name, name, batch, account, lost, end)
+    catalog.record_batch(record)
+    report(name, query.name, account)
     found.remove()
     return account.records
+
+
+def batch_record(
+    view: str, source: str, batch: BatchToCount, account: Account, lost: tuple[Lost, ...], end: Offsets
+) -> BatchRecord:
+    """A batch of a view as the catalog keeps it."""
+    return BatchRecord(
+        view, source, batch.number, account.records, account.rejected, account.example, lost, batch.late, end,
+        batch.took_ms, account.skipped, account.dlq, account.rate_limited, tuple(account.limited),
+        account.case_mismatches,
+    )  # fmt: skip
+
+
+def report(source: str, view: str, account: Account) -> None:
+    """Say what was bad, and what became of it."""
+    for kind, number in account.rejected.items():
+        REPORT.tell(source, view, kind, number, account.example)
+    for event, number in (("letters_written", account.dlq), ("letters_kept_out", account.rate_limited)):
+        if number:
+            REPORT.done(source, view, event, number)
 
 
 def _read_again(connector: SourceConnector, start: Offsets, end: Offsets, known: Account) -> Account:

@@ -14,6 +14,8 @@ from forebay.views.paths import paths_of
 
 if TYPE_CHECKING:
     from forebay.sql import CreateSource, CreateView, Statement
+    from forebay.views.changes import ChangeFeed
+    from forebay.views.groups.group_table import GroupTable
     from forebay.views.table import ViewTable
 
 
@@ -67,6 +69,30 @@ def table_of_view(home: Path, catalog: Catalog, view: str) -> ViewTable:
     return ViewTable(paths_of(home, view).table)
 
 
+def groups_of_view(home: Path, catalog: Catalog, view: str) -> GroupTable | None:
+    """What the table of a view that groups is made of, and follows; None where there is no such thing."""
+    detail = defined(catalog, "view", view).detail
+    if "program" not in detail or detail["emit"] != "changes":
+        return None  # and what reads groups need not be loaded
+    from forebay.program import Grouping, program_from_json
+    from forebay.views.groups.of_program import group_table
+
+    program = program_from_json(detail["program"])
+    assert isinstance(program, Grouping)
+    return group_table(
+        paths_of(home, view), program, tuple(detail["keys"]), table_of_view(home, catalog, view)
+    )
+
+
+def changes_of_view(home: Path, catalog: Catalog, view: str) -> ChangeFeed:
+    """What a subscriber to a view is given."""
+    from forebay.views.changes import TableChanges
+    from forebay.views.groups.group_changes import GroupChanges
+
+    groups = groups_of_view(home, catalog, view)
+    return TableChanges(table_of_view(home, catalog, view)) if groups is None else GroupChanges(view, groups)
+
+
 def show_create(catalog: Catalog, kind: str, name: str) -> Result:
     return Result.of(("create_statement",), [(defined(catalog, kind, name).sql,)])
 
@@ -93,5 +119,8 @@ def describe_view(home: Path, catalog: Catalog, name: str, status: QueryStatus |
         size = table.size()
         vacuumed = f"last vacuumed {time_text(size.vacuumed_ms)}" if size.vacuumed_ms else "never vacuumed"
         notes.append(f"Table: {table.path}")
+        groups = groups_of_view(home, catalog, name)
+        if groups is not None:
+            notes.append(f"Behind the groups: {groups.staleness_s():.1f} s")
         notes.append(f"Files: {size.files}, {size.size:,} bytes, {vacuumed}")
     return Result.of(("column", "type"), rows, notes)

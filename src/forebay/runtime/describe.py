@@ -54,7 +54,7 @@ class Describer:
             return None
         behind = {
             view: connector.count(position, group.offsets)
-            for view in self._views.over(source)
+            for view in self._views.awaited(self._views.over(source))
             if (position := self._views.position(view, source)) is not None
         }
         slowest = max(behind, key=lambda view: behind[view], default=None)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from forebay.backoff import with_backoff
 from forebay.catalog import Catalog
 from forebay.patience import PATIENCE_S
-from forebay.runtime.definitions import describe_view, kind_of, show_create, table_of_view
+from forebay.runtime.definitions import changes_of_view, describe_view, kind_of, show_create
 from forebay.runtime.known import KnownSources
 from forebay.runtime.placing import placed
 from forebay.runtime.results import Result
@@ -112,7 +112,7 @@ class Home:
         """As `Session.subscribe`, of a view that another process runs, or none."""
         from forebay.views.changes import Subscription
 
-        return Subscription(table_of_view(self.path, self._catalog, view), after=after, timeout=timeout)
+        return Subscription(changes_of_view(self.path, self._catalog, view), after=after, timeout=timeout)
 
     # -- statements ----------------------------------------------------------------------------------
 

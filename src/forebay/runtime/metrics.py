@@ -18,7 +18,7 @@ from forebay.connectors.contract import HealthStatus, SourceConnector
 from forebay.deadletter.outcomes import LetterState, Outcomes
 from forebay.errors import ForebayError
 from forebay.runtime.health import HealthWatch
-from forebay.runtime.query import RunningQuery
+from forebay.runtime.live_run import LiveRun
 
 _ERRORS: dict[str, tuple[str, str]] = {
     "dlq_total": ("forebay_source_dead_letters", "Bad records that became dead letters."),
@@ -50,7 +50,7 @@ class SessionCollector(Collector):
         catalog: Catalog,
         outcomes: Outcomes,
         sources: Callable[[], Mapping[str, SourceConnector]],
-        queries: Mapping[str, RunningQuery],
+        queries: Mapping[str, LiveRun],
         watch: HealthWatch,
         commit_errors: Callable[[], Mapping[str, ForebayError]],
     ) -> None:
@@ -149,7 +149,7 @@ def _commits(sources: Mapping[str, SourceConnector], failing: Mapping[str, Foreb
     yield stuck
 
 
-def _views(queries: Mapping[str, RunningQuery], totals: Sequence[Totals]) -> Iterator[Metric]:
+def _views(queries: Mapping[str, LiveRun], totals: Sequence[Totals]) -> Iterator[Metric]:
     of = {view: [each for each in totals if each.view == view] for view in queries}
     figures: dict[tuple[str, str], dict[str, int]] = {
         ("forebay_query_records", "Records that a view has read, good and bad."): {

@@ -12,17 +12,16 @@ import logging
 import queue
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable
 
 from pyspark.sql import SparkSession
 
 from forebay import threads
 from forebay.catalog import Catalog
-from forebay.connectors.contract import Offsets
 from forebay.runtime import checkpoints
-from forebay.runtime.counting import BatchToCount, count
 from forebay.runtime.events import BatchReport, Events, SourceReport
-from forebay.runtime.query import RunningQuery, by_source
+from forebay.runtime.live_run import by_source
+from forebay.runtime.stream_run import OnCheckpoint, StreamRun
 
 log = logging.getLogger("forebay.progress")
 
@@ -33,16 +32,16 @@ _Event = tuple[str, BatchReport | str | None]  # a run, and its batch or why it 
 
 
 class ProgressFollower:
-    """One for a session. `queries` is the session's own dictionary, by view name."""
+    """One for a session. `runs` are all streaming queries that it has now."""
 
     def __init__(
         self,
         spark: SparkSession,
-        queries: Mapping[str, RunningQuery],
+        runs: Callable[[], Iterable[StreamRun]],
         catalog: Catalog,
-        on_checkpoint: Callable[[str, int, Offsets], None],
+        on_checkpoint: OnCheckpoint,
     ) -> None:
-        self._queries = queries
+        self._runs = runs
         self._catalog = catalog
         self._on_checkpoint = on_checkpoint
         self._events: queue.SimpleQueue[_Event | None] = queue.SimpleQueue()
@@ -80,7 +79,7 @@ class ProgressFollower:
 
     def _handle(self, run: str, news: BatchReport | str | None) -> None:
         """News of a run. It may come late: by then another view may have the name, or another run the view."""
-        query = next((each for each in list(self._queries.values()) if each.run == run), None)
+        query = next((each for each in self._runs() if each.run == run), None)
         if query is None:
             return
         if isinstance(news, BatchReport):
@@ -93,48 +92,36 @@ class ProgressFollower:
     def _look(self, behind: dict[str, int]) -> dict[str, int]:
         """Count what no event reported. One that is only under way has until the next look: `behind` was so before."""
         found: dict[str, int] = {}
-        for name, query in list(self._queries.items()):
+        for query in self._runs():
             run = query.run
             if run is None:
                 continue
-            last = checkpoints.last_batch(query.paths.checkpoint)
+            last = checkpoints.last_batch(query.checkpoint)
             if last > query.progress.reported:
-                found[name] = last
-                if query.progress.reported < behind.get(name, -1):
+                found[run] = last
+                if query.progress.reported < behind.get(run, -1):
                     self._catch_up(query)
             ended, reason = query.ended()
             if ended:
                 self._ended(query, run, reason)
         return found
 
-    def _ended(self, query: RunningQuery, run: str, reason: str | None) -> None:
+    def _ended(self, query: StreamRun, run: str, reason: str | None) -> None:
         self._catch_up(query)
         query.on_terminated(run, reason)
 
-    def _catch_up(self, query: RunningQuery) -> None:
+    def _catch_up(self, query: StreamRun) -> None:
         """Up to the checkpoint: by the reports that the query still has, else by what the checkpoint says itself."""
         for report in query.unheard():
             self._record(query, report)
-        done = checkpoints.committed(query.paths.checkpoint)
+        done = checkpoints.committed(query.checkpoint)
         if done is not None and done.batch > query.progress.reported:
             moved = tuple(SourceReport(end, None, moved=True) for end in by_source(done.offsets).values())
             self._record(query, BatchReport(done.batch, 0, 0, moved))
 
-    def _record(self, query: RunningQuery, report: BatchReport) -> None:
-        """Count a batch, and have the offsets committed that it moved to. A batch that was counted changes nothing."""
+    def _record(self, query: StreamRun, report: BatchReport) -> None:
         try:
-            moved = {each.end["source"]: each.end for each in report.sources if each.end and each.moved}
-            # Rows that came too late are known for the whole query, so they are put down to one source only.
-            late, records = report.late, 0
-            for name, end in moved.items():
-                batch = BatchToCount(report.batch, late, report.took_ms)
-                records += count(self._catalog, query, name, end, batch)
-                late = 0
-            # Whoever waits for the query to get here, and then for the commit, must find that one waiting.
-            with query.changed:
-                query.on_progress(report, records)
-                for name, end in moved.items():
-                    self._on_checkpoint(name, report.batch, end)
+            query.record(report, self._catalog, self._on_checkpoint)
         except Exception:
             # The next batch is counted from where this one should have been: nothing is left out.
-            log.exception("batch %d of view '%s' could not be counted", report.batch, query.name)
+            log.exception("batch %d of %s could not be counted", report.batch, query.what)

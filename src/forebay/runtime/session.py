@@ -37,11 +37,12 @@ from forebay.runtime.placing import placed
 from forebay.runtime.replacing import differences
 from forebay.runtime.results import Result
 from forebay.runtime.session_settings import changes_answers, from_outside
+from forebay.runtime.shared_reads import REPORT_S
 from forebay.runtime.sources import Sources, found_columns
 from forebay.runtime.spark_failures import ours
 from forebay.runtime.status import Listing, QueryStatus, SourceLag, SourceStatus
 from forebay.runtime.view_positions import earlier
-from forebay.runtime.views import REPORT_S, Views
+from forebay.runtime.views import Views
 from forebay.views.changes import Subscription
 
 if TYPE_CHECKING:
@@ -156,7 +157,7 @@ class Session:
             spark = sparks.start(self._master, self._spark_conf, self.home / "warehouse")
         else:
             spark = sparks.beside(self._spark_conf)
-        self._follower = ProgressFollower(spark, self._views.running, self._catalog, self._on_checkpoint)
+        self._follower = ProgressFollower(spark, self._views.runs, self._catalog, self._on_checkpoint)
         return spark
 
     @property
@@ -223,6 +224,11 @@ class Session:
             case language.StopView():
                 with self._lock:
                     return Result(done=self._views.stop(statement.name))
+            case language.DetachView():
+                with self._lock:
+                    done = self._views.detach(statement.name)
+                    self._commit_without(statement.name)
+                return Result(done=done)
             case language.Select():
                 return self._select(statement)
             case language.Explain():
@@ -314,11 +320,14 @@ class Session:
         if isinstance(inner, language.CreateView):
             with self._lock:
                 plan_of = self._views.plan(inner)
+                shared = self._views.is_shared(inner)
+            served = "one read for all views of the source" if shared else "a streaming query of its own"
             rows = [
                 ("reads", ", ".join(plan_of.tables)),
                 ("emit", plan_of.emit),
                 ("window", plan_of.window or ""),
                 ("keys", ", ".join(plan_of.merge_keys)),
+                ("served by", served),
                 ("the source adds up", str(plan_of.partial or "")),
                 ("spark sql", plan_of.spark_sql),
             ]
@@ -410,7 +419,7 @@ class Session:
             if query is not None:
                 query.raise_if_failed()
 
-        return Subscription(self._views.table(view), after=after, timeout=timeout, check=check)
+        return Subscription(self._views.changes(view), after=after, timeout=timeout, check=check)
 
     def sources(self) -> list[SourceStatus]:
         """What sources there are, and how they fare, from the catalog: no broker is asked. Notebooks show a table."""
@@ -523,9 +532,17 @@ class Session:
         offsets = reduce(earlier, self._positions(source) or [offsets])
         self._committer.submit(source, self._sources.connector(source), SourceCheckpoint(offsets, batch))
 
+    def _commit_without(self, view: str) -> None:
+        """The groups of a view's sources need not wait for it any more."""
+        known = self._catalog.get(view)
+        for source in known.detail.get("sources", ()) if known else ():
+            positions = self._positions(source)
+            if positions:
+                self._on_checkpoint(source, 0, positions[0])
+
     def _positions(self, source: str) -> list[Offsets]:
         """How far each view over a source has got: those that run here, and those that do not."""
-        positions = [self._views.position(view, source) for view in self._over(source)]
+        positions = [self._views.position(view, source) for view in self._views.awaited(self._over(source))]
         return [position for position in positions if position is not None]
 
     def _over(self, source: str) -> set[str]:
@@ -560,7 +577,8 @@ class Session:
             if self._spark is not None:
                 if self._follower is not None:
                     self._follower.close()
-                self._views.recount(running.values())
+                for query in running.values():
+                    query.recount(self._catalog)
                 REPORT.flush()
                 if self._owns_spark:
                     self._spark.stop()

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+from pyspark import SparkContext
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
@@ -25,28 +26,31 @@ from forebay.connectors.contract import Offsets
 from forebay.errors import (
     CheckpointError,
     ObjectExistsError,
-    StatementError,
     UnsupportedSqlError,
     WaitTimeoutError,
-    from_text,
 )
 from forebay.files import make_folder, write_whole
+from forebay.program import Program, Selecting, output_schema
 from forebay.runtime import changelog, checkpoints
-from forebay.runtime.counting import recount
-from forebay.runtime.definitions import table_of_view, view_statement
+from forebay.runtime.definitions import changes_of_view, groups_of_view, table_of_view, view_statement
+from forebay.runtime.group_view import GroupView, Publishing, counted
 from forebay.runtime.known import unknown
 from forebay.runtime.lock import ViewLock
 from forebay.runtime.query import RunningQuery
+from forebay.runtime.shared_reads import REPORT_S, SharedReads
+from forebay.runtime.shared_view import RowView, SharedView
 from forebay.runtime.sources import Sources, check_name
+from forebay.runtime.spark_refusals import refused, registered, temporary_names
 from forebay.runtime.status import views_over
+from forebay.runtime.stream_run import StreamRun
 from forebay.runtime.view_positions import earlier
-from forebay.source.needed import adds_up_alike, needed_columns
+from forebay.source.needed import adds_up_alike, needed_columns, returns
 from forebay.source.stream import batch_frame, streaming_frame
+from forebay.views.changes import ChangeFeed
 from forebay.views.options import BEGINNING, VIEW
 from forebay.views.paths import ViewPaths, paths_of
 from forebay.views.table import ViewTable
 
-REPORT_S = 5.0  # Spark's events come on a thread of their own, a little behind
 # What Parquet knows of the values in a file leaves out NaN and tells -0.0 from 0.0: by it Spark would skip rows that
 # its own WHERE asks for.
 EVERY_ROW = {
@@ -72,9 +76,16 @@ class Views:
         self._sources = sources
         self._spark = spark
         self._lock = lock  # the session's: held by whoever creates, drops or starts a view
-        self._reads = itertools.count()
+        self._selects = itertools.count()
         self._catalog_table = catalog_table
-        self.running: dict[str, RunningQuery] = {}
+        self.running: dict[str, RunningQuery | SharedView] = {}
+        self._reads = SharedReads(home, catalog, sources, spark, lock)
+        self._publishing: Publishing | None = None
+
+    def runs(self) -> list[StreamRun]:
+        """The streaming queries that run now."""
+        own = [query for query in list(self.running.values()) if isinstance(query, RunningQuery)]
+        return [*own, *self._reads.runs()]
 
     def paths(self, name: str) -> ViewPaths:
         return paths_of(self.home, name)
@@ -115,7 +126,7 @@ class Views:
         """Whether Spark takes the query, before what it is to replace is dropped."""
         plan = self.plan(statement)
         self._check_tables(plan.tables)
-        self._frame(statement, plan, {name: {} for name in plan.tables})
+        self._frame(statement, plan, {name: {} for name in plan.tables}, lambda *_: 0)
 
     def plan(self, statement: sql.CreateView) -> sql.ViewPlan:
         """How the view is computed, over temporary views of its own names.
@@ -136,7 +147,7 @@ class Views:
         added = self._plan(statement, columns, adding=True)
         if added.partial is None:
             return plain
-        name = _temporary(statement)[source]
+        name = temporary_names(statement)[source]
         return added if adds_up_alike(self._spark(), name, columns, plain.spark_sql, added) else plain
 
     def _plan(
@@ -151,12 +162,15 @@ class Views:
                     logs[name] = changelog.of(connector, self._spark)
         try:
             return sql.plan(
-                statement.query, statement.emit, _temporary(statement), logs, columns, adding=adding
+                statement.query, statement.emit, temporary_names(statement), logs, columns, adding=adding
             )
         except AnalysisException as error:
-            raise _refused(error, _temporary(statement), statement.query) from None
+            raise refused(error, temporary_names(statement), statement.query) from None
 
     def _start(self, statement: sql.CreateView, *, is_new: bool, text: str) -> list[str]:
+        program = self._shared_program(statement)
+        if program is not None:
+            return self._start_shared(statement, program, is_new=is_new, text=text)
         options = VIEW.bind({key: value.text for key, value in statement.options.items()})
         plan = self.plan(statement)
         self._check_tables(plan.tables)
@@ -168,10 +182,11 @@ class Views:
             statement.name,
             self.paths(statement.name),
             connectors,
-            lambda: self._frame(statement, plan, query.starts, columns),
+            lambda: self._frame(statement, plan, query.starts, query.accounts, columns),
             output_mode=OUTPUT_MODES[plan.emit],
             merge_keys=plan.merge_keys if plan.emit == "changes" else None,
             kept=plan.kept,
+            folders={name: self._sources.folder(name) for name in plan.tables},
             retention_s=options["retention"],
             on_state=self._on_state,
             evolve=self._sources.evolve,
@@ -188,9 +203,9 @@ class Views:
                 )
             query.starts, notes = self._starts(statement, plan.tables)
             query.progress.positions = dict(query.starts)
-            frame = self._frame(statement, plan, query.starts, columns)
+            frame = self._frame(statement, plan, query.starts, query.accounts, columns)
             query.prepare(frame)
-            self.recount([query])
+            query.recount(self._catalog)
             self.running[statement.name] = query
             query.start(frame)
         except BaseException as error:
@@ -199,26 +214,102 @@ class Views:
             if is_new:
                 shutil.rmtree(query.paths.root, ignore_errors=True)
             if isinstance(error, PySparkException):
-                raise _refused(error, _temporary(statement), statement.query) from None
+                raise refused(error, temporary_names(statement), statement.query) from None
             raise
         if is_new:
-            detail: dict[str, Any] = {
-                "sources": list(plan.tables),
-                "emit": plan.emit,
-                "keys": list(plan.merge_keys),
-                "columns": columns,
-            }
-            if plan.kept:
-                detail["kept"] = plan.kept
-            if plan.partial:
-                detail["partial"] = True
+            detail = {"columns": columns, **_detail(plan)}
             self._catalog.put(Definition(statement.name, "view", text, int(time.time() * 1000), detail))
         return notes
 
-    def recount(self, queries: Iterable[RunningQuery]) -> None:
-        """Count the batches that are done but were not counted, because a process ended before Spark reported them."""
-        for query in queries:
-            recount(self._catalog, query)
+    # -- served by a shared read ---------------------------------------------------------------------
+
+    def is_shared(self, statement: sql.CreateView) -> bool:
+        """Whether tasks can do for this view what it asks for."""
+        return self._shared_program(statement) is not None
+
+    def _shared_program(self, statement: sql.CreateView) -> Program | None:
+        """What tasks do for this view; None where only Spark can, or where somebody has begun so."""
+        program = self._program(statement)
+        known = self._catalog.get(statement.name)
+        if program is None or known is not None:
+            # Groups that Spark keeps stay with Spark; rows are rows, whoever wrote those before.
+            ours = known is None or known.detail.get("shared") or isinstance(program, Selecting)
+            return program if ours else None
+        [source] = sql.tables(statement.query)
+        columns = self._sources.peek(source).full_schema()
+        query = self._plan(statement, columns).spark_sql
+        found = returns(self._spark(), temporary_names(statement)[source], columns, query)
+        return program if found == output_schema(program) else None
+
+    def _program(self, statement: sql.CreateView) -> Program | None:
+        names = sql.tables(statement.query)
+        found = self._catalog.get(names[0]) if len(names) == 1 else None
+        if found is None or found.kind != "source" or self._sources.peek(names[0]).change_log:
+            return None
+        if statement.emit == "window_close":
+            return None
+        columns = self._sources.peek(names[0]).full_schema()
+        self._plan(statement, columns)  # what makes no sense is refused there
+        program = sql.program_for(statement.query, columns)
+        return None if program is None else counted(program)
+
+    def _start_shared(
+        self, statement: sql.CreateView, program: Program, *, is_new: bool, text: str
+    ) -> list[str]:
+        [source] = sql.tables(statement.query)
+
+        def replan() -> Program:
+            found = self._program(statement)
+            assert found is not None
+            return found
+
+        connector = self._sources.connector(source)
+        paths = self.paths(statement.name)
+        plan = self._plan(statement, connector.full_schema())
+        options = VIEW.bind({key: value.text for key, value in statement.options.items()})
+        what = (
+            statement.name, paths, source, connector, program, replan, self._on_state, options["retention"],
+        )  # fmt: skip
+        view: SharedView
+        if isinstance(program, Selecting):
+            view = RowView(*what)
+        else:
+            view = GroupView(
+                *what,
+                keys=plan.merge_keys,
+                event_time=self._sources.event_time(self._sources.statement(source), connector),
+                freshness_s=options["view.freshness"],
+            )
+            self._publishing = self._publishing or Publishing(lambda: list(self.running.values()))
+        view.lock.acquire()
+        self._sources.settle(source)
+        try:
+            if is_new and paths.table.exists():
+                raise CheckpointError(
+                    f"there is a table of a view '{statement.name}' that the catalog does not know",
+                    remedy=f"if it is not wanted any more, remove {paths.root}",
+                )
+            starts, notes = self._starts(statement, [source])
+            view.prepare(is_new=is_new)
+            self.running[statement.name] = view
+            self._reads.join(view, starts[source])
+        except BaseException as error:
+            self.running.pop(statement.name, None)
+            view.leave(view)
+            view.lock.release()
+            if is_new:
+                self._reads.forget(statement.name, source)
+                shutil.rmtree(paths.root, ignore_errors=True)
+            if isinstance(error, PySparkException):
+                raise refused(error, temporary_names(statement), statement.query) from None
+            raise
+        known = self._catalog.get(statement.name)
+        detail = {**_detail(plan), "shared": True, "program": program.to_json()}
+        if known is None:
+            known = Definition(statement.name, "view", text, int(time.time() * 1000))
+        if not known.detail.get("shared"):
+            self._catalog.put(replace(known, detail={**known.detail, **detail}))
+        return notes
 
     def _check_tables(self, names: Iterable[str]) -> None:
         for name in names:
@@ -237,6 +328,7 @@ class Views:
         statement: sql.CreateView,
         plan: sql.ViewPlan,
         starts: Mapping[str, Offsets],
+        accounts: Callable[[str, SparkContext], int],
         created_with: Mapping[str, list[str]] | None = None,
     ) -> DataFrame:
         """The view's query over its streaming sources.
@@ -246,7 +338,7 @@ class Views:
         """
         spark = self._spark()
         paths = self.paths(statement.name)
-        temporary = _temporary(statement)
+        temporary = temporary_names(statement)
         schemas = {
             new: changelog.row_schema(self._sources.connector(name)) for name, new in temporary.items()
         }
@@ -267,8 +359,9 @@ class Views:
                 connector,
                 start=starts[name],
                 drain=paths.drain,
-                accounts=paths.accounts_of(name),
+                accounts=accounts(name, spark.sparkContext),
                 errors=self._sources.folder(name).root,
+                health=paths.health_of(name),
                 # A row that is taken back late must be taken back all the same.
                 event_time=None if plan.kept else self._sources.event_time(source, connector),
                 needed=needed.get(temporary[name], set()),
@@ -282,7 +375,7 @@ class Views:
             frame = spark.sql(plan.spark_sql)
             return changelog.checked(frame, plan.kept) if plan.kept else frame
         except AnalysisException as error:
-            raise _refused(error, temporary, statement.query, lambda: _registered(spark)) from None
+            raise refused(error, temporary, statement.query, lambda: registered(spark)) from None
         finally:
             for view in temporary.values():
                 spark.catalog.dropTempView(view)
@@ -331,7 +424,7 @@ class Views:
         known = self._catalog.get(name)
         if known is None or known.kind != "view":
             raise unknown("view", name, self.names())
-        self._catalog.put(replace(known, detail={**known.detail, "stopped": False}))
+        self._catalog.put(replace(known, detail={**known.detail, "stopped": False, "detached": False}))
         done, _ = self.create(view_statement(known.sql))
         return done
 
@@ -349,6 +442,21 @@ class Views:
             del self.running[name]
         self._catalog.put(replace(known, detail={**known.detail, "stopped": True}))
         return f"view {name} stopped; START VIEW {name} goes on with it"
+
+    def detach(self, name: str) -> str:
+        """ALTER VIEW … DETACH: stop the view, and let the groups of its sources go on without it."""
+        self.stop(name)
+        known = self._catalog.get(name)
+        assert known is not None
+        self._catalog.put(replace(known, detail={**known.detail, "detached": True}))
+        return (
+            f"view {name} detached: its sources' groups do not wait for it; START VIEW {name} takes it back"
+        )
+
+    def awaited(self, names: Iterable[str]) -> list[str]:
+        """Of these views, those that the groups of their sources wait for."""
+        known = {name: self._catalog.get(name) for name in names}
+        return [name for name, view in known.items() if view is None or not view.detail.get("detached")]
 
     def resting(self) -> list[str]:
         """The views that are not running here and that nobody stopped by a statement."""
@@ -368,6 +476,10 @@ class Views:
     def table(self, name: str) -> ViewTable:
         return table_of_view(self.home, self._catalog, name)
 
+    def changes(self, name: str) -> ChangeFeed:
+        """For subscribers."""
+        return changes_of_view(self.home, self._catalog, name)
+
     def select(self, statement: sql.Select) -> DataFrame:
         """A query over views and sources as they are now."""
         spark = self._spark()
@@ -375,13 +487,13 @@ class Views:
         try:
             for name in sql.tables(statement.query):
                 # Of this SELECT alone: another may read the same view at the same time.
-                temporary[name] = f"forebay_read_{next(self._reads)}_{name.replace('.', '_')}"
+                temporary[name] = f"forebay_read_{next(self._selects)}_{name.replace('.', '_')}"
                 table = self._catalog_table(name, statement.query, spark)
                 frame = table if table is not None else self._snapshot(name)
                 frame.createOrReplaceTempView(temporary[name])
             return spark.sql(sql.plan_select(statement.query, temporary))
         except AnalysisException as error:
-            raise _refused(error, temporary, statement.query, lambda: _registered(spark)) from None
+            raise refused(error, temporary, statement.query, lambda: registered(spark)) from None
         finally:
             for view in temporary.values():
                 spark.catalog.dropTempView(view)
@@ -394,6 +506,10 @@ class Views:
         if known.kind == "source":
             source = self._sources.statement(name)
             return batch_frame(spark, self._sources.config(source), self._sources.connector(name))
+        groups = groups_of_view(self.home, self._catalog, name)
+        if groups is not None:  # of which its table may be behind
+            rows = groups.rows()
+            return spark.createDataFrame(rows.cast(schema_as_spark_returns(rows.schema)))
         table = self.table(name)
         schema = schema_as_spark_returns(pa.schema(table.open().schema().to_arrow()))
         empty = spark.createDataFrame(schema.empty_table())
@@ -426,15 +542,23 @@ class Views:
             query.stop()
         else:
             self._not_run_elsewhere(name)
+        known = self._catalog.get(name)
+        for source in known.detail.get("sources", ()) if known and known.detail.get("shared") else ():
+            self._reads.forget(name, source)
         self._catalog.drop(name)
         shutil.rmtree(self.paths(name).root, ignore_errors=True)
 
     def stop_all(self) -> None:
         """Stop every query between two batches. All hear of it first, so that they finish side by side."""
-        for query in self.running.values():
-            query.paths.drain.touch()
-        for query in self.running.values():
-            query.stop()
+        own = [query for query in self.running.values() if isinstance(query, RunningQuery)]
+        for query in own:
+            query.begin_to_stop()
+        self._reads.begin_to_stop()
+        self._reads.stop_all()
+        if self._publishing is not None:
+            self._publishing.close()
+        for each in self.running.values():
+            each.stop()
 
     def wait_caught_up(self, deadline: float | None, timeout: float | None) -> None:
         """Until all that the sources hold now is in the views."""
@@ -461,47 +585,15 @@ class Views:
                 )
 
 
-def _temporary(statement: sql.CreateView) -> dict[str, str]:
-    """The temporary view that stands for each table of the query while Spark reads it.
-
-    The length says where the view's name ends: `a_b` over `c` is not `a` over `b_c`.
-    """
-    prefix = f"forebay_{len(statement.name)}_{statement.name}"
-    return {name: f"{prefix}_{name}" for name in sql.tables(statement.query)}
-
-
-def _refused(
-    error: PySparkException,
-    temporary: dict[str, str] | None = None,
-    query: Any = None,
-    functions: Callable[[], Iterable[str]] = tuple,
-) -> StatementError:
-    """Spark's word on a query, without its plan and with our names in it.
-
-    A name that it does not know is shown where it stands; `functions` are those that were registered.
-    """
-
-    def with_our_names(text: str) -> str:
-        for name, view in (temporary or {}).items():
-            text = text.replace(view, name)
-        return text
-
-    text = with_our_names(str(error))
-    ours = from_text(text)
-    if isinstance(ours, StatementError):
-        return ours
-    message = text.split("\n")[0].split(" SQLSTATE:")[0].rstrip(";. ")
-    remedy = sql.meant_as_text(query, message) if query is not None else ""
-    if query is not None:
-        parameters = {key: with_our_names(text) for key, text in (error.getMessageParameters() or {}).items()}
-        found = sql.unresolved(sql.located(query), error.getCondition() or "", parameters, functions)
-        if found is not None:
-            found.remedy = f"{found.remedy} {remedy}".strip() if remedy else found.remedy
-            return found
-        remedy = remedy or sql.on_a_stream(query, message)
-    return UnsupportedSqlError(f"Spark refuses this query: {message}", remedy=remedy)
-
-
-def _registered(spark: SparkSession) -> list[str]:
-    """The functions that a user has added to a session."""
-    return [str(row[0]).rpartition(".")[2] for row in spark.sql("SHOW USER FUNCTIONS").collect()]
+def _detail(plan: sql.ViewPlan) -> dict[str, Any]:
+    """What the catalog keeps of a view's plan."""
+    detail: dict[str, Any] = {
+        "sources": list(plan.tables),
+        "emit": plan.emit,
+        "keys": list(plan.merge_keys),
+    }
+    if plan.kept:
+        detail["kept"] = plan.kept
+    if plan.partial:
+        detail["partial"] = True
+    return detail

@@ -1,9 +1,9 @@
-"""What a task read, written down by the task: how many records, which were rejected, what became of those.
+"""What a task read: how many records, which were rejected, what became of those.
 
-A file a split. It says which ranges it is about, so that it is found whatever the splits were when somebody counts:
-they depend on how many tasks could run at a time, and that changes. A task that is repeated writes its file again;
-of two files about the same records the newer one counts. Rows would cost every good record something; an accumulator
-counts repeats.
+A task sends it to the driver in an accumulator that is a dictionary by split: a task that is repeated replaces what it said.
+The driver writes it down before the batch is done, a file a split, until it is counted. It says which ranges it is about,
+so that it is found whatever the splits were when somebody counts: they depend on how many tasks could run at a time, and that
+changes. Of two files about the same records the newer one counts.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import hashlib
 import json
 import time
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -87,9 +87,35 @@ class FoundAccounts:
             path.unlink(missing_ok=True)
 
 
-def write(folder: Path, split: Split, account: Account) -> None:
+def send(accumulator: int, split: Split, form: Mapping[str, Any]) -> None:
+    """In a task: to the driver, when the task ends. Spark counts the accumulators of tasks that succeed."""
+    from pyspark.accumulators import Accumulator
+
+    Accumulator(accumulator, {name_of(split): dict(form)}, ByName())
+
+
+class ByName:
+    """How an accumulator of dictionaries adds up: a name that comes again replaces what it said."""
+
+    def zero(self, value: dict[str, Any]) -> dict[str, Any]:
+        return {}
+
+    def addInPlace(self, value: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:
+        value.update(more)
+        return value
+
+
+def write(folder: Path, name: str, form: Mapping[str, Any]) -> None:
+    """On the driver: keep what a task said until it is counted."""
     folder.mkdir(parents=True, exist_ok=True)
-    form = {
+    # A clean batch that nobody counted is counted again; what became of bad records is known only here.
+    durable = bool(form["dlq"] or form["limited"])
+    write_whole(folder / f"{name}.json", json.dumps(form).encode(), durable=durable)
+
+
+def to_form(split: Split, account: Account) -> dict[str, Any]:
+    """An account as JSON, with the ranges that it is about."""
+    return {
         "written": time.time_ns(),
         "spans": [tuple(span) for span in split.spans()],
         "records": account.records,
@@ -100,9 +126,6 @@ def write(folder: Path, split: Split, account: Account) -> None:
         "limited": account.limited,
         "case_mismatches": account.case_mismatches,
     }
-    # A clean batch that nobody counted is counted again; what became of bad records is known only here.
-    path = folder / f"{name_of(split)}.json"
-    write_whole(path, json.dumps(form).encode(), durable=bool(account.dlq or account.limited))
 
 
 def find(folder: Path, wanted: Iterable[Split]) -> FoundAccounts:
@@ -118,7 +141,7 @@ def find(folder: Path, wanted: Iterable[Split]) -> FoundAccounts:
         new = not any(span.overlaps(other) for span in about for other in taken)
         if new and all(any(want.holds(span) for want in spans) for span in about):
             taken += about
-            total.add(_account(form))
+            total.add(from_form(form))
     whole = all(split.spans() for split in splits) and _length(taken) == _length(spans)
     return FoundAccounts(total, whole, tuple(files))
 
@@ -138,7 +161,8 @@ def _forms(folder: Path) -> Iterable[tuple[Path, dict[str, Any]]]:
             yield path, form
 
 
-def _account(form: dict[str, Any]) -> Account:
+def from_form(form: Mapping[str, Any]) -> Account:
+    """The account of such a form."""
     return Account(
         form["records"], Counter(form["rejected"]), form["example"], form["skipped"], form["dlq"],
         [Stretch(*each) for each in form["limited"]], form.get("case_mismatches", 0),

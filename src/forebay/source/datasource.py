@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -32,33 +33,42 @@ from forebay.source import accounts
 from forebay.source.spark_types import from_spark, to_spark
 
 if TYPE_CHECKING:
-    from forebay.deadletter.destinations import Destination
-    from forebay.deadletter.router import Router
+    from forebay.source.serving import ReadState, Serving
+    from forebay.source.treatment import TreatingRouter, Treatment
 
 # What only a reading task needs is imported by it: the processes that plan are started anew for every query.
 
 log = logging.getLogger("forebay.source")
 
+QUIET_S = 1.0  # how long Spark is kept waiting where there is nothing new
+WAITS_S = 0.02  # a connector that takes so long to find nothing has waited for something
+
 FORMAT = "forebay"
 SOURCE_NAME = "forebay.source"  # the source's name in the catalog
-ACCOUNTS = "forebay.accounts"  # the folder where a task writes down what it read
-ERRORS = "forebay.errors"  # the source's folder, where its error policy is
+ACCOUNTS = "forebay.accounts"  # the number of the accumulator that takes the tasks' accounts
+ERRORS = "forebay.errors"  # the source's folder, where its error policy is: for who plans
+HEALTH = "forebay.health"  # the folder where it is kept how partitions fared: for who plans
 DRAIN_FILE = "forebay.drain"  # while this file exists there is nothing new to read
 PARALLELISM = "forebay.parallelism"  # how many tasks can run at a time
 START = "forebay.start"  # where to start without a checkpoint, as worked out by the driver
 COLUMNS = "forebay.columns"  # the declared columns as JSON: Spark's schema may have lost their NOT NULL
 CONDITION = "forebay.condition"  # what rows must meet to be sent to Spark, as JSON
 PARTIAL = "forebay.partial"  # what to add up before Spark does, as JSON
+SHARED = "forebay.shared"  # of a read for many views: the file that says which, see `source/serving.py`
+EVENT_TIME = "forebay.event_time"  # of such a read: the column whose newest value tasks report
 _OWN_KEYS = {
     SOURCE_NAME,
     ACCOUNTS,
     ERRORS,
+    HEALTH,
     DRAIN_FILE,
     PARALLELISM,
     START,
     COLUMNS,
     CONDITION,
     PARTIAL,
+    SHARED,
+    EVENT_TIME,
     "connector",
     "path",
 }
@@ -66,9 +76,11 @@ _OWN_KEYS = {
 
 @dataclass
 class Piece(InputPartition):
-    """One task's work, as Spark carries it."""
+    """One task's work, as Spark carries it. Of a shared read with all that the task needs to know."""
 
-    split: Split
+    split: Split | None
+    treatment: Treatment | None = None  # of bad records; None: they are reported
+    serving: Serving | None = None
 
 
 class ForebaySource(DataSource):
@@ -144,12 +156,18 @@ class _BatchReading:
         self._start = options.get(START)
         self._accounts = options.get(ACCOUNTS)
         self._errors = options.get(ERRORS)
+        self._health = options.get(HEALTH)
+        self._who = accounts.name_of(Split(), self._health or "")
         self._condition = options.get(CONDITION)
         self._partial = options.get(PARTIAL)
+        self._shared = options.get(SHARED)
+        self._event_time = options.get(EVENT_TIME)
         self._connector: SourceConnector | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__ | {"_connector": None}
+        """As a task gets it: it has no use for the driver's files, and may run where there are none."""
+        of_the_driver = ("_connector", "_drain", "_errors", "_health", "_shared", "_known_state", "_start")
+        return self.__dict__ | dict.fromkeys(of_the_driver)
 
     @property
     def connector(self) -> SourceConnector:
@@ -159,19 +177,32 @@ class _BatchReading:
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, Piece)
-        account = accounts.Account()
-        yield from self._shaped(self._rows(partition.split, account))
-        if self._accounts is not None:
-            accounts.write(Path(self._accounts), partition.split, account)
+        if partition.serving is not None:
+            from forebay.source.serve import serve
 
-    def _rows(self, split: Split, account: accounts.Account) -> Iterator[pa.RecordBatch]:
+            assert partition.treatment is not None
+            yield from serve(
+                self._config, partition.split, partition.serving, partition.treatment, self._event_time
+            )
+            return
+        assert partition.split is not None
+        account = accounts.Account()
+        found: dict[str, Any] = {}
+        yield from self._shaped(self._rows(partition.split, partition.treatment, account, found))
+        if self._accounts is not None:
+            form = accounts.to_form(partition.split, account) | found
+            accounts.send(int(self._accounts), partition.split, form)
+
+    def _rows(
+        self, split: Split, treatment: Treatment | None, account: accounts.Account, found: dict[str, Any]
+    ) -> Iterator[pa.RecordBatch]:
         """The good rows of a split, those that are wanted. The bad ones go where the policy says."""
         from forebay.expression import Expression
         from forebay.source.expressions import matching
 
         condition = None if self._condition is None else Expression.from_json(self._condition)
         connector = default_registry().make(self._config)
-        router = self._router(connector, split)
+        router = self._router(connector, split, treatment)
         if router is not None:
             connector.wanted = router.wanted
         try:
@@ -187,6 +218,7 @@ class _BatchReading:
             if router is not None:
                 router.finish()
                 account.dlq, account.limited = router.letters, router.limited
+                found |= router.to_form()
         finally:
             if router is not None:
                 router.close()
@@ -204,34 +236,15 @@ class _BatchReading:
         for rows in batches:
             yield pa.RecordBatch.from_arrays([rows.column(name) for name in names], schema=target)
 
-    def _router(self, connector: SourceConnector, split: Split) -> Router | None:
-        """None where nobody has said what to do with bad records: they are reported then."""
-        if self._errors is None or self._accounts is None:
+    def _router(
+        self, connector: SourceConnector, split: Split, treatment: Treatment | None
+    ) -> TreatingRouter | None:
+        if treatment is None:
             return None
-        from forebay.deadletter.bulk import BulkLetters
-        from forebay.deadletter.destinations import FileDestination, KafkaDestination
-        from forebay.deadletter.limiter import SharedLimiter
-        from forebay.deadletter.policy import SourceFolder
-        from forebay.deadletter.router import Router
+        from forebay.source.treatment import TreatingRouter
 
-        folder = SourceFolder(Path(self._errors))
-        policy = folder.read_policy()
         # Two views write the same letters; each has a file of its own, so that neither takes the other's away.
-        name = accounts.name_of(split, self._accounts)
-
-        def destination() -> Destination:
-            if policy.path is not None:
-                return FileDestination(Path(policy.path), f"{self._config.name}-{name}")
-            assert policy.topic is not None
-            return KafkaDestination(self._config.name, policy.topic, connector.options, policy.brokers)
-
-        limited = policy.strategy == "dead_letter" and policy.max_per_second > 0
-        limiter = SharedLimiter(folder.bucket, policy.max_per_second) if limited else None
-        health = Path(self._accounts) / "health"
-        letters = policy.strategy == "dead_letter"
-        ids = split.topic_ids()
-        bulk = BulkLetters.open(self._config.name, policy, connector.options, ids) if letters else None
-        return Router(self._config.name, policy, split, health, destination, limiter, bulk)
+        return TreatingRouter(self._config, connector, split, treatment, self._who)
 
     def _report(self, batch: SourceBatch) -> None:
         first = batch.rejected[0]
@@ -250,13 +263,20 @@ class ForebayStreamReader(_BatchReading, DataSourceStreamReader, SupportsTrigger
     """Micro-batches of a connector. Planning runs in one long-lived process beside the driver."""
 
     _target: Offsets | None = None
+    _known_state: tuple[tuple[int, int, int], ReadState] | None = None
 
     def initialOffset(self) -> Offsets:
         return self._named(json.loads(self._start) if self._start else self.connector.initial_offsets())
 
-    def _named(self, offsets: Offsets) -> Offsets:
-        """With the source's name in it, so that the offset log of a query over several tells which is which."""
-        return {"source": self._config.name} | offsets
+    def _named(self, offsets: Offsets, generation: int = 0) -> Offsets:
+        """With the source's name in it, so that the offset log of a query over several tells which is which.
+
+        Of a shared read also with a number that grows when views join: a position that differs in it alone makes a batch.
+        """
+        named: dict[str, Any] = {"source": self._config.name}
+        if self._shared is not None:
+            named |= {"generation": generation}
+        return named | {key: value for key, value in offsets.items() if key not in named}
 
     def getDefaultReadLimit(self) -> ReadLimit:
         limit = self.connector.options.get("max.records.per.batch")
@@ -266,19 +286,67 @@ class ForebayStreamReader(_BatchReading, DataSourceStreamReader, SupportsTrigger
         self._target = with_backoff(self.connector.end_offsets, timeout_s=None)
 
     def latestOffset(self, start: Offsets, limit: ReadLimit) -> Offsets:
-        if self._drain and Path(self._drain).exists():
-            return start
-        if self._target is not None and self.connector.reached(start, self._target):
-            return start
         rows = limit.max_rows if isinstance(limit, ReadMaxRows) else None
-        return self._named(self.connector.latest_offsets(start, rows, self._target))
+        until = time.monotonic() + QUIET_S
+        while True:
+            if self._drain and Path(self._drain).exists():
+                return start
+            if self._target is not None and self.connector.reached(start, self._target):
+                return start
+            began = time.monotonic()
+            found = self.connector.latest_offsets(start, rows, self._target)
+            named = self._named(found, start.get("generation", 0) + self._joining(start))
+            # Where there is nothing new, asking again here costs less than being asked again by Spark.
+            waits = time.monotonic() - began >= WAITS_S
+            if named != start or not waits or time.monotonic() >= until:
+                return named
+
+    def _joining(self, start: Offsets) -> bool:
+        """Whether a view of a shared read waits for a batch of its own."""
+        if self._shared is None:
+            return False
+        from forebay.source.serving import joining
+
+        return joining(self.connector, self._state(), start)
+
+    def _state(self) -> ReadState:
+        """Who is served now. The file is read again when it is another one."""
+        from forebay.source.serving import ReadState
+
+        assert self._shared is not None
+        path = Path(self._shared)
+        try:
+            seen = path.stat()
+        except FileNotFoundError:
+            return ReadState()
+        known = (seen.st_ino, seen.st_mtime_ns, seen.st_size)
+        if self._known_state is None or self._known_state[0] != known:
+            self._known_state = (known, ReadState.read(path))
+        return self._known_state[1]
 
     def reportLatestOffset(self) -> Offsets | None:
         end = self.connector.known_end()
         return self._named(end) if end else None
 
     def partitions(self, start: Offsets, end: Offsets) -> Sequence[InputPartition]:
-        return [Piece(split) for split in self.connector.plan_batches(start, end, self._parallelism)]
+        if self._shared is None:
+            splits = self.connector.plan_batches(start, end, self._parallelism)
+            return [Piece(split, each) for split, each in zip(splits, self._treatments(splits), strict=True)]
+        from forebay.source.serving import servings
+
+        work = servings(self.connector, self._state(), start, end, self._parallelism)
+        treatments = self._treatments([split for split, _ in work])
+        return [Piece(split, each, serving) for (split, serving), each in zip(work, treatments, strict=True)]
+
+    def _treatments(self, splits: Sequence[Split | None]) -> Sequence[Treatment | None]:
+        """Nobody has said what to do with bad records where there is no session: they are reported then."""
+        if self._errors is None or self._health is None:
+            return [None] * len(splits)
+        from forebay.deadletter.breaker import HealthFolder
+        from forebay.deadletter.policy import SourceFolder
+        from forebay.source.treatment import treatments
+
+        return treatments(splits, SourceFolder(Path(self._errors)), HealthFolder(Path(self._health)))
 
     def commit(self, end: Offsets) -> None:
         """Nothing: Spark calls this one batch late and never for the last. The session commits instead."""
@@ -297,6 +365,6 @@ class ForebayBatchReader(_BatchReading, DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, Piece)
-        if type(partition.split) is Split:
+        if type(partition.split) is Split:  # of a source that holds nothing
             return iter(())
         return super().read(partition)

@@ -15,7 +15,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from forebay.source.spark_types import to_spark
+from forebay.source.spark_types import from_spark, to_spark
 from forebay.sql import ViewPlan
 
 log = logging.getLogger("forebay.source")
@@ -45,6 +45,17 @@ def adds_up_alike(spark: SparkSession, name: str, schema: pa.Schema, query: str,
     except PySparkException as error:
         log.debug("a source cannot add up for a query: %s", error)
         return False
+
+
+def returns(spark: SparkSession, name: str, schema: pa.Schema, query: str) -> pa.Schema | None:
+    """The columns of a query's result by Spark's own word, all of them nullable; None where it refuses the query."""
+    try:
+        with _empty(spark, {name: schema}):
+            found = from_spark(spark.sql(query).schema)
+    except PySparkException as error:
+        log.debug("Spark refuses a query: %s", error)
+        return None
+    return pa.schema([field.with_nullable(True) for field in found])
 
 
 @contextmanager

@@ -14,6 +14,7 @@ from forebay.connectors.contract import Offsets, SourceConfig, SourceConnector
 from forebay.expression import Expression
 from forebay.partial import Partial
 from forebay.source import datasource
+from forebay.source.serve import ANSWER
 from forebay.source.spark_types import to_spark
 
 
@@ -32,8 +33,9 @@ def streaming_frame(
     *,
     start: Offsets,
     drain: Path,
-    accounts: Path,
+    accounts: int,
     errors: Path,
+    health: Path,
     event_time: EventTime | None,
     needed: set[str],
     condition: Expression | None = None,
@@ -56,6 +58,7 @@ def streaming_frame(
         datasource.SOURCE_NAME: config.name,
         datasource.ACCOUNTS: str(accounts),
         datasource.ERRORS: str(errors),
+        datasource.HEALTH: str(health),
         datasource.DRAIN_FILE: str(drain),
         datasource.PARALLELISM: str(spark.sparkContext.defaultParallelism),
         datasource.START: json.dumps(start),
@@ -80,6 +83,36 @@ def streaming_frame(
     if event_time is not None:
         frame = frame.withWatermark(event_time.column, f"{event_time.delay_ms} milliseconds")
     return frame
+
+
+def shared_frame(
+    spark: SparkSession,
+    config: SourceConfig,
+    connector: SourceConnector,
+    *,
+    start: Offsets,
+    drain: Path,
+    errors: Path,
+    health: Path,
+    state: Path,
+    event_time: EventTime | None,
+) -> DataFrame:
+    """What the tasks of a read for many views answer, see `source/serve.py`. `state` says which views there are."""
+    own = {
+        datasource.SOURCE_NAME: config.name,
+        datasource.ERRORS: str(errors),
+        datasource.HEALTH: str(health),
+        datasource.DRAIN_FILE: str(drain),
+        datasource.PARALLELISM: str(spark.sparkContext.defaultParallelism),
+        datasource.START: json.dumps(start),
+        datasource.COLUMNS: to_spark(config.schema).json(),
+        datasource.SHARED: str(state),
+        "connector": config.connector,
+    }
+    if event_time is not None:
+        own[datasource.EVENT_TIME] = event_time.column
+    reader = spark.readStream.format(datasource.FORMAT).schema(to_spark(ANSWER))
+    return reader.options(**connector.for_workers(), **own).load()
 
 
 def batch_frame(spark: SparkSession, config: SourceConfig, connector: SourceConnector) -> DataFrame:

@@ -14,10 +14,8 @@ from pyspark import daemon
 
 for name in (
     "forebay.source.datasource",
-    "forebay.source.expressions",
+    "forebay.source.serve",
     "forebay.source.partials",
-    "forebay.deadletter.router",
-    "forebay.deadletter.destinations",
     "forebay.kafka.connector",
     "forebay.kafka.native_reader",
     "forebay.formats.json_format",

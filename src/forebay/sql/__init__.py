@@ -19,6 +19,7 @@ from forebay.sql.statements import (
     CreateSource,
     CreateView,
     Describe,
+    DetachView,
     DiscardDeadLetters,
     Drop,
     Explain,
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from forebay.sql.planning import ViewPlan, plan, plan_select
     from forebay.sql.remedies import on_a_stream
     from forebay.sql.types import arrow_type, type_name
+    from forebay.sql.view_program import program_for
     from forebay.sql.zsets import ChangeLog
 
 __all__ = [
@@ -54,6 +56,7 @@ __all__ = [
     "CreateSource",
     "CreateView",
     "Describe",
+    "DetachView",
     "DiscardDeadLetters",
     "Drop",
     "Explain",
@@ -82,6 +85,7 @@ __all__ = [
     "parse_one",
     "plan",
     "plan_select",
+    "program_for",
     "query_text",
     "tables",
     "to_sql",
@@ -96,6 +100,7 @@ _LATER = {
     "on_a_stream": "forebay.sql.remedies",
     "plan": "forebay.sql.planning",
     "plan_select": "forebay.sql.planning",
+    "program_for": "forebay.sql.view_program",
     "arrow_type": "forebay.sql.types",
     "type_name": "forebay.sql.types",
 }

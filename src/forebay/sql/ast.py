@@ -102,7 +102,7 @@ class DescribeNode(exp.Expression):
 
 
 class RunView(exp.Expression):
-    """`START VIEW name` or `STOP VIEW name`."""
+    """`START VIEW name`, `STOP VIEW name` or `ALTER VIEW name DETACH`."""
 
     arg_types: ClassVar[dict[str, bool]] = {"this": True, "verb": True}
 

@@ -20,6 +20,7 @@ STATEMENTS = (
     "CREATE SOURCE",
     "CREATE MATERIALIZED VIEW",
     "ALTER SOURCE … ON ERROR",
+    "ALTER VIEW … DETACH",
     "DROP SOURCE | MATERIALIZED VIEW | SINK",
     "SHOW SOURCES | VIEWS | SINKS | QUERIES",
     "SHOW CREATE SOURCE | VIEW",
@@ -123,6 +124,8 @@ class ForebayParser(WindowTableParser):
             return self._create(start)
         if self.word("ALTER", "SOURCE"):
             return self._alter_source()
+        if self.word("ALTER", "MATERIALIZED", "VIEW") or self.word("ALTER", "VIEW"):
+            return self._alter_view()
         if self.word("DROP"):
             return self._drop()
         if self.word("SHOW"):
@@ -232,6 +235,13 @@ class ForebayParser(WindowTableParser):
             remedy = "all that can be altered is the error policy; else: DROP SOURCE, CREATE SOURCE"
             self.fail(f"expected ON ERROR{self._but_found()}", remedy=remedy)
         return ast.AlterSourceNode(this=name, on_error=self.on_error_clause(on))
+
+    def _alter_view(self) -> Any:
+        name = self.name("the view")
+        if not self.word("DETACH"):
+            remedy = "all that a view can be told is to DETACH; else: CREATE OR REPLACE MATERIALIZED VIEW"
+            self.fail(f"expected DETACH{self._but_found()}", remedy=remedy)
+        return ast.RunView(this=name, verb="detach")
 
     def _create_view(self, replace: bool) -> Any:
         exists = self._if_not_exists(replace)

@@ -57,8 +57,7 @@ class Lowering:
             case ast.DescribeNode():
                 return st.Describe(node.args.get("kind"), node.name, node.args["extended"], **self.common)
             case ast.RunView():
-                run = st.StartView if node.args["verb"] == "start" else st.StopView
-                return run(node.name, **self.common)
+                return self._run_view(node)
             case ast.SelectStatement():
                 return st.Select(node.args["query"], **self.common)
             case ast.SubscribeNode():
@@ -70,6 +69,14 @@ class Lowering:
                 assert isinstance(inner, st.Select | st.CreateView | st.CreateSource)
                 return st.Explain(inner, **self.common)
         raise AssertionError(f"no statement is made of {type(node).__name__}")
+
+    def _run_view(self, node: Any) -> st.Statement:
+        match node.args["verb"]:
+            case "start":
+                return st.StartView(node.name, **self.common)
+            case "stop":
+                return st.StopView(node.name, **self.common)
+        return st.DetachView(node.name, **self.common)
 
     def _dead_letters(self, node: Any) -> st.Statement:
         args = node.args

@@ -50,6 +50,8 @@ def to_sql(statement: st.Statement, mask: Mask | None = None) -> str:
             return f"DESCRIBE {extended}{kind}{identifier(statement.name)}"
         case st.StartView():
             return f"START VIEW {identifier(statement.name)}"
+        case st.DetachView():
+            return f"ALTER VIEW {identifier(statement.name)} DETACH"
         case st.StopView():
             return f"STOP VIEW {identifier(statement.name)}"
         case st.Explain():

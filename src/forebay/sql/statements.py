@@ -151,6 +151,13 @@ class StopView(_Statement):
 
 
 @dataclass(frozen=True)
+class DetachView(_Statement):
+    """`ALTER VIEW v DETACH`: it is stopped, and its sources' groups do not wait for it any more."""
+
+    name: str
+
+
+@dataclass(frozen=True)
 class Select(_Statement):
     query: exp.Expression
 
@@ -214,6 +221,7 @@ Statement: TypeAlias = (
     | Subscribe
     | StartView
     | StopView
+    | DetachView
     | ReplayDeadLetters
     | DiscardDeadLetters
     | ReopenDeadLetters

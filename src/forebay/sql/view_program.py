@@ -28,7 +28,7 @@ from forebay.sql.coercion import cast, is_decimal
 from forebay.sql.expressions import compiled, connected, is_null, negated
 from forebay.sql.rewrite import located
 from forebay.sql.select_outputs import OutputColumn
-from forebay.sql.shape import QueryShape
+from forebay.sql.shape import QueryShape, shape
 from forebay.sql.source_columns import Named, columns_named
 from forebay.sql.window_tables import FLINK_BOUNDS
 from forebay.sql.windows import Window, group_window, read_window
@@ -41,6 +41,12 @@ _NUMBERS = (*types.BITS, *_FLOATING)
 _TIMES = (types.TIMESTAMP, types.TIMESTAMP_NTZ, types.DATE)
 _KEY, _PART = "_key_", "_part_"
 _ENDS: dict[type[Any], GroupFunction] = {exp.Min: "min", exp.Max: "max"}
+
+
+def program_for(query: Any, schema: pa.Schema) -> Program | None:
+    """Of a view's query that `planning.plan` has taken."""
+    query = located(query)
+    return program_of(query, shape(query, query), schema)
 
 
 def program_of(query: Any, found: QueryShape, schema: pa.Schema) -> Program | None:

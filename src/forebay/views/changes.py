@@ -6,6 +6,7 @@ import logging
 import time
 from collections.abc import Callable, Iterator
 from types import TracebackType
+from typing import Protocol
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -22,6 +23,25 @@ CHANGE_TYPE = "_change_type"  # insert, update_preimage, update_postimage, delet
 VERSION = "_commit_version"
 
 
+class ChangeFeed(Protocol):
+    """The changes of a view, version by version."""
+
+    @property
+    def name(self) -> str:
+        """Of the view, for people."""
+        ...
+
+    def newest(self) -> int: ...
+
+    def before_all(self) -> int:
+        """The position of a subscriber that is new."""
+        ...
+
+    def after(self, position: int) -> tuple[int, Iterator[pa.RecordBatch]]:
+        """The next version, and the rows that it changed, with `_change_type`. ChangesGoneError."""
+        ...
+
+
 class Subscription:
     """An iterator of Arrow batches: the view's columns, `_change_type` and `_commit_version`.
 
@@ -33,22 +53,21 @@ class Subscription:
 
     def __init__(
         self,
-        table: ViewTable,
+        feed: ChangeFeed,
         *,
         after: int | None = None,
         timeout: float | None = None,
         check: Callable[[], None] = lambda: None,
     ) -> None:
-        self._table = table
-        self._versions = Versions(table.path)
-        self.position = self._before_all() if after is None else after
+        self._feed = feed
+        self.position = feed.before_all() if after is None else after
         self._timeout = timeout
         self._check = check
         self._closed = False
 
     def __repr__(self) -> str:
         state = "closed" if self._closed else f"after version {self.position}"
-        return f"<forebay.Subscription {self._table.path.name}, {state}>"
+        return f"<forebay.Subscription {self._feed.name}, {state}>"
 
     def __enter__(self) -> Subscription:
         return self
@@ -65,24 +84,42 @@ class Subscription:
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         last = time.monotonic()
         while not self._closed:
-            newest = self._table.open().version()
+            newest = self._feed.newest()
             while self.position < newest and not self._closed:
-                version = self.position + 1
-                for batch in self._changes(version):
+                version, batches = self._feed.after(self.position)
+                for batch in batches:
                     last = time.monotonic()
-                    yield batch
+                    yield batch.append_column(VERSION, pa.array([version] * batch.num_rows, pa.int64()))
                 self.position = version
             if self._timeout is not None and time.monotonic() - last >= self._timeout:
                 return
             self._check()
             time.sleep(POLL_S)
 
-    def _before_all(self) -> int:
+
+class TableChanges:
+    """Of a Delta table."""
+
+    def __init__(self, table: ViewTable) -> None:
+        self._table = table
+        self._versions = Versions(table.path)
+
+    @property
+    def name(self) -> str:
+        return self._table.path.parent.name
+
+    def newest(self) -> int:
+        return int(self._table.open().version())
+
+    def after(self, position: int) -> tuple[int, Iterator[pa.RecordBatch]]:
+        return position + 1, self._changes(position + 1)
+
+    def before_all(self) -> int:
         oldest = self._versions.oldest()
         if oldest > 0:
             log.info(
                 "view '%s': the changes begin with version %d, older ones are past the view's retention",
-                self._table.path.parent.name,
+                self.name,
                 oldest,
             )
         return oldest - 1
@@ -97,9 +134,7 @@ class Subscription:
             found = [*self._files(version, schema)]
         except FileNotFoundError:
             raise self._gone(number) from None
-        for batch in found:
-            if batch.num_rows:
-                yield batch.append_column(VERSION, pa.array([number] * batch.num_rows, pa.int64()))
+        yield from (batch for batch in found if batch.num_rows)
 
     def _files(self, version: TableVersion, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         if version.changed:
@@ -119,7 +154,7 @@ class Subscription:
     def _gone(self, number: int) -> ChangesGoneError:
         oldest = self._versions.oldest()
         return ChangesGoneError(
-            f"version {number} of view '{self._table.path.parent.name}' is past the view's retention; "
+            f"version {number} of view '{self.name}' is past the view's retention; "
             f"the oldest that is there is {oldest}",
             remedy=f"subscribe after {oldest - 1} and take what is missing from a SELECT, "
             "or give the view a longer 'retention'",

@@ -18,7 +18,7 @@ from deltalake import DeltaTable
 from deltalake.transaction import AddAction, RemoveAction
 
 from forebay.files import persist
-from forebay.views.statistics import FileStatistics
+from forebay.source.file_statistics import FileStatistics
 
 FAN = 8
 LARGE = 16 << 20  # bytes; a file of this size stays as it is

@@ -33,6 +33,14 @@ VIEW = OptionTable(
             "now",
         ),
         Option(
+            "view.freshness",
+            DURATION,
+            "of a view that groups: how old its table may be at most for whoever reads it as a Delta table; SELECT and "
+            "SUBSCRIBE always see all of it",
+            "10 seconds",
+            "1 second",
+        ),
+        Option(
             "retention",
             DURATION,
             "how long the view's table keeps what it has replaced or merged: a subscriber can go on behind a version of that "

@@ -17,6 +17,11 @@ class ViewPaths:
         return self.root / "table"
 
     @property
+    def groups(self) -> Path:
+        """Of a view that groups: what its table is made of."""
+        return self.root / "groups"
+
+    @property
     def checkpoint(self) -> Path:
         return self.root / "checkpoint"
 
@@ -30,8 +35,12 @@ class ViewPaths:
         return self.root / "drain"
 
     def accounts_of(self, source: str) -> Path:
-        """What tasks wrote down of what they read of a source and is not in the catalog yet."""
+        """What tasks said of what they read of a source and is not in the catalog yet."""
         return self.root / "accounts" / source
+
+    def health_of(self, source: str) -> Path:
+        """How partitions of a source fared, where its error policy has limits."""
+        return self.accounts_of(source) / "health"
 
     @property
     def lock(self) -> Path:

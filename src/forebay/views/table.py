@@ -13,28 +13,25 @@ from __future__ import annotations
 
 import json
 import time
-import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 from deltalake import CommitProperties, DeltaTable, Schema, Transaction
 from deltalake.table import TableMerger
 from deltalake.transaction import AddAction
 
 from forebay.errors import CheckpointError
 from forebay.files import make_folder, persist
+from forebay.source.parquet_file import ParquetFile
 from forebay.views.options import RETENTION_S
-from forebay.views.statistics import FileStatistics
 from forebay.views.tidy import PROPERTIES, TableSize, Tidier, size_of
 from forebay.views.versions import entry_of, read_entry
 
 if TYPE_CHECKING:  # who only reads a table needs no Spark
     from pyspark.sql import DataFrame
-    from pyspark.sql.types import StructType
 
 WRITTEN = "path string, size long, stats string"
 METADATA = "forebay"  # the key in a commit's information that has what the writer said of the batch
@@ -52,12 +49,12 @@ class ViewTable:
     def exists(self) -> bool:
         return bool(DeltaTable.is_deltatable(str(self.path)))
 
-    def create(self, schema: StructType) -> None:
+    def create(self, schema: pa.Schema) -> None:
         """Make an empty table. The change feed is on, so that a subscriber sees updates as such."""
         make_folder(self.path)
         DeltaTable.create(
             str(self.path),
-            schema=_arrow(schema),
+            schema=_nullable(schema),
             # Bounds of every column are kept, however many there are: `least` asks for one of the last.
             configuration={
                 "delta.enableChangeDataFeed": "true",
@@ -67,14 +64,14 @@ class ViewTable:
         )
         self.persist()
 
-    def widen(self, schema: StructType) -> None:
+    def widen(self, schema: pa.Schema) -> None:
         """Add the columns, and the fields in columns, that the table does not have yet.
 
         In the rows that are there they are NULL.
         """
         table = self.open()
         known = {field.name: field.type for field in table.schema().fields}
-        wanted = Schema.from_arrow(_arrow(schema)).fields
+        wanted = Schema.from_arrow(_nullable(schema)).fields
         new = [field for field in wanted if known.get(field.name) != field.type]
         if new:
             table.alter.add_columns(new)
@@ -146,8 +143,12 @@ class ViewTable:
         self, frame: DataFrame, query: str, batch: int, metadata: Mapping[str, str] | None = None
     ) -> int:
         """Add the rows of a batch; returns how many."""
-        written = frame.mapInArrow(_parquet_writer(str(self.path), batch), WRITTEN).collect()
-        return self.add(written, query, batch, metadata)
+        return self.add(self.written(frame, batch), query, batch, metadata)
+
+    def written(self, frame: DataFrame, batch: int) -> list[tuple[str, int, str]]:
+        """The rows of a batch as files that executors have written. The table does not have them before `add`."""
+        rows = frame.mapInArrow(_parquet_writer(str(self.path), batch), WRITTEN).collect()
+        return [(row["path"], row["size"], row["stats"]) for row in rows]
 
     def add(
         self,
@@ -156,7 +157,10 @@ class ViewTable:
         batch: int,
         metadata: Mapping[str, str] | None = None,
     ) -> int:
-        """Make files part of the table that executors have written and forced to the disk; returns how many rows."""
+        """Make files part of the table that executors have written and forced to the disk; returns how many rows.
+
+        The metadata is in the commit, for whoever reads the table's log.
+        """
         if not written:
             return 0
         now = int(time.time() * 1000)
@@ -275,10 +279,8 @@ def _properties(query: str, batch: int, metadata: Mapping[str, str] | None = Non
     return CommitProperties(custom_metadata=said, app_transactions=[Transaction(query, batch)])
 
 
-def _arrow(schema: StructType) -> pa.Schema:
-    from forebay.source.spark_types import from_spark
-
-    return pa.schema([field.with_nullable(True) for field in from_spark(schema)])
+def _nullable(schema: pa.Schema) -> pa.Schema:
+    return pa.schema([field.with_nullable(True) for field in schema])
 
 
 def _parquet_writer(
@@ -287,19 +289,11 @@ def _parquet_writer(
     """A function for mapInArrow: writes its rows to one file and returns one row about it."""
 
     def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        writer: pq.ParquetWriter | None = None
-        stats = FileStatistics()
-        name = f"part-{batch:05d}-{uuid.uuid4()}.parquet"
-        path = Path(directory) / name
+        file = ParquetFile(Path(directory), f"part-{batch:05d}")
         for rows in batches:
-            if rows.num_rows:
-                writer = writer or pq.ParquetWriter(path, rows.schema, compression="zstd")
-                writer.write_batch(rows)
-                stats.add(rows)
-        if writer is not None:
-            writer.close()
-            persist([path])
-            entry = {"path": [name], "size": [path.stat().st_size], "stats": [stats.to_json()]}
-            yield pa.RecordBatch.from_pydict(entry)
+            file.add(rows)
+        written = file.close()
+        if written is not None:
+            yield pa.RecordBatch.from_pylist([written._asdict()])
 
     return write

@@ -50,7 +50,7 @@ class GroupChange:
         fresh = np.arange(count) >= there
         old = [pa.concat_arrays([before, pa.nulls(count - there, before.type)]) for before in old]
         change = GroupChange(ids, slots, fresh, keys, new, old)
-        return change._without(_unchanged(new, old) & ~fresh)
+        return change._without(_unchanged(new, old, count) & ~fresh)
 
     def _without(self, rows: Array) -> GroupChange:
         if not rows.any():
@@ -78,8 +78,8 @@ class GroupChange:
         return np.concatenate([self.slots, np.arange(first, len(memory))])
 
 
-def _unchanged(new: Sequence[pa.Array], old: Sequence[pa.Array]) -> Array:
-    found = np.ones(len(new[0]) if new else 0, np.bool_)
+def _unchanged(new: Sequence[pa.Array], old: Sequence[pa.Array], count: int) -> Array:
+    found = np.ones(count, np.bool_)
     for after, before in zip(new, old, strict=True):
         same = pc.or_kleene(pc.and_(after.is_null(), before.is_null()), pc.equal(after, before))
         if pa.types.is_floating(after.type):

@@ -88,5 +88,5 @@ def _within(part: PartColumn, found: pa.Array | list[Any]) -> pa.Array:
         return pc.cast(found, part.type) if isinstance(found, pa.Array) else pa.array(found, part.type)
     except (pa.ArrowInvalid, OverflowError) as error:
         raise SumOverflowError(
-            f"the sum '{part.name}' of a group is beyond {part.type}: nothing of this batch was written"
+            f"overflow: the sum '{part.name}' of a group is beyond {part.type}: nothing of this batch was written"
         ) from error

@@ -1,0 +1,61 @@
+"""What the tasks of a shared read's batch answered, put together."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from forebay.runtime.task_accounts import TaskAccount
+from forebay.source.accounts import Account
+from forebay.source.outlets import FILE, GROUPS
+from forebay.source.parquet_file import WrittenFile
+from forebay.source.serve import ACCOUNT, BATCH, FAILED
+from forebay.source.serving import BatchHeader
+
+
+@dataclass(frozen=True)
+class BatchAnswer:
+    """Of all tasks of one batch. Files, groups and failures are by view."""
+
+    header: BatchHeader
+    accounts: Sequence[TaskAccount]
+    files: Mapping[str, Sequence[WrittenFile]] = field(default_factory=dict)
+    groups: Mapping[str, Sequence[pa.RecordBatch]] = field(default_factory=dict)
+    failed: Mapping[str, str] = field(default_factory=dict)
+
+    def account_of(self, view: str) -> Account:
+        """What was read for a view."""
+        total = Account()
+        for task in self.accounts:
+            if view in task.views:
+                total.add(task.account)
+        return total
+
+    def newest_us(self) -> int | None:
+        """The newest event time in the batch."""
+        return max((task.newest_us for task in self.accounts if task.newest_us is not None), default=None)
+
+
+def answer_of(rows: pa.Table) -> BatchAnswer:
+    """From the rows of `serve.ANSWER`."""
+    header: BatchHeader | None = None
+    accounts: list[TaskAccount] = []
+    files: dict[str, list[WrittenFile]] = {}
+    groups: dict[str, list[pa.RecordBatch]] = {}
+    failed: dict[str, str] = {}
+    for kind, view, body in zip(*(column.to_pylist() for column in rows.columns), strict=True):
+        if kind == BATCH:
+            header = BatchHeader.from_json(body)
+        elif kind == ACCOUNT:
+            accounts.append(TaskAccount.of(json.loads(body)))
+        elif kind == FILE:
+            files.setdefault(view, []).append(WrittenFile(*json.loads(body)))
+        elif kind == GROUPS:
+            groups.setdefault(view, []).extend(pa.ipc.open_stream(body))
+        elif kind == FAILED:
+            failed[view] = body.decode()
+    assert header is not None
+    return BatchAnswer(header, accounts, files, groups, failed)

@@ -1,0 +1,379 @@
+"""One streaming query that reads a source for many views.
+
+Its tasks decode a micro-batch once and write the files of each view (`source/serve.py`). Here, on the driver, each view's
+table takes its files in one commit, side by side with the others. A view's table and its position belong to that view
+alone: one that fails or is slow is served no more, and the others go on.
+
+A view stands where the read stands, unless `ReadState` has a position of its own for it: it has just come, it was
+stopped, or it has failed. A batch that is repeated after a crash is left out by the tables that have it.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import DataFrame
+
+from forebay import threads
+from forebay.catalog import Catalog, QueryState
+from forebay.connectors.contract import Offsets, SourceConnector
+from forebay.deadletter.policy import SourceFolder
+from forebay.errors import ForebayError, QueryFailedError, from_text
+from forebay.files import make_folder, write_whole
+from forebay.runtime import checkpoints
+from forebay.runtime.counting import batch_record
+from forebay.runtime.counting import report as report_errors
+from forebay.runtime.events import BatchReport
+from forebay.runtime.live_run import by_source
+from forebay.runtime.read_answer import BatchAnswer, answer_of
+from forebay.runtime.shared_view import SharedView
+from forebay.runtime.stream_run import OnCheckpoint, StreamRun
+from forebay.runtime.task_accounts import hand_on, judge
+from forebay.source.accounts import Account
+from forebay.source.serving import Participant, ReadState
+
+log = logging.getLogger("forebay.read")
+
+SLOW_S = 10.0  # so long the other views wait for one whose table takes its batch
+
+
+@dataclass(frozen=True)
+class ReadPaths:
+    """Where a shared read keeps what. Everything of it is below one directory."""
+
+    root: Path
+
+    @property
+    def checkpoint(self) -> Path:
+        return self.root / "checkpoint"
+
+    @property
+    def drain(self) -> Path:
+        return self.root / "drain"
+
+    @property
+    def state(self) -> Path:
+        return self.root / "views.json"
+
+    @property
+    def health(self) -> Path:
+        """How partitions fared, where the error policy has limits."""
+        return self.root / "health"
+
+    @property
+    def start(self) -> Path:
+        """Where the first batch starts. Spark does not keep it: a first batch that is repeated asks again."""
+        return self.root / "start.json"
+
+
+class SharedRead(StreamRun):
+    """Of one source. `frame` makes the streaming DataFrame of answers, given where it starts without a checkpoint."""
+
+    def __init__(
+        self,
+        source: str,
+        paths: ReadPaths,
+        connector: SourceConnector,
+        folder: SourceFolder,
+        catalog: Catalog,
+        frame: Callable[[ReadPaths], DataFrame],
+        *,
+        evolve: Callable[[str, int], None],
+        session_lock: AbstractContextManager[Any],
+    ) -> None:
+        super().__init__(
+            f"{source} for all" if paths.root.name == "read" else f"{source} for {paths.root.parent.name}",
+            f"the read of source '{source}'",
+            paths.checkpoint,
+            paths.drain,
+            output_mode="append",
+            on_state=lambda name, state, message: self._tell_views(state, message),
+            evolve=evolve,
+            session_lock=session_lock,
+        )
+        self.source = source
+        self.paths = paths
+        self.views: dict[str, SharedView] = {}  # those that are served
+        self.after_batch: Callable[[SharedRead], None] = lambda read: None
+        self._connector = connector
+        self._folder = folder
+        self._catalog = catalog
+        self._frame = frame
+        self._serving = threading.RLock()  # nobody comes or goes while a batch is kept
+        self._kept: dict[int, list[tuple[SharedView, Offsets, int]]] = {}  # by batch: to be announced
+        make_folder(paths.root, 0o700)
+        self._begins: Offsets | None = None
+        if checkpoints.exists(self.checkpoint) and paths.start.exists():
+            self._begins = json.loads(paths.start.read_text())
+        self._state = self._resumed(ReadState.read(paths.state))
+
+    def _resumed(self, state: ReadState) -> ReadState:
+        """Nobody is served yet. A view that stood where the read stood has that position now, if it is known."""
+        self._remember_checkpoint()
+        position = self.position
+        views = {
+            name: replace(each, position=each.position or position, ready=False)
+            for name, each in state.views.items()
+        }
+        return replace(state, views=views)
+
+    # -- who is served -------------------------------------------------------------------------------
+
+    @property
+    def position(self) -> Offsets | None:
+        """Where the read stands; None before it has begun anywhere."""
+        return self.progress.positions.get(self.source) or self._begins
+
+    def left_at(self, view: SharedView) -> Offsets | None:
+        """Where a view stood when it was last served here; None if it never was, or if that is not known any more."""
+        found = self._state.views.get(view.name)
+        if found is None or found.position is None:
+            return None
+        return later_of_table(self._connector, self.checkpoint, view, found.position)
+
+    def begin_at(self, position: Offsets) -> None:
+        """A read that has no checkpoint yet starts here."""
+        write_whole(self.paths.start, json.dumps(position).encode())
+        self._begins = position
+
+    def add(self, view: SharedView, position: Offsets) -> None:
+        """Serve a view from the next batch on, which brings it what it has missed."""
+        with self._serving:
+            view.position = position
+            view.leave = self.remove
+            self._save(self._state.with_view(Participant(view.served(), position)))
+            self.views[view.name] = view
+        view.set_state(self.state if self.run else QueryState.STARTING, "")
+
+    def remove(self, view: SharedView) -> None:
+        """Serve it no more. Where it stands is kept, for when it comes back."""
+        with self._serving:
+            if self.views.pop(view.name, None) is not None:
+                self._save(self._state.with_view(Participant(view.served(), view.position, ready=False)))
+
+    def forget(self, name: str) -> None:
+        """A view that was dropped, or is served elsewhere."""
+        with self._serving:
+            self.views.pop(name, None)
+            self._save(self._state.without(name))
+
+    @property
+    def known(self) -> set[str]:
+        """All views that it serves or has served, but for those that were dropped."""
+        return set(self._state.views)
+
+    def _save(self, state: ReadState) -> None:
+        state.write(self.paths.state)
+        self._state = state
+
+    # -- running -------------------------------------------------------------------------------------
+
+    def build(self) -> DataFrame:
+        with self._serving:
+            state = self._state
+            for name, view in self.views.items():
+                view.replan()
+                state = replace(
+                    state, views={**state.views, name: replace(state.views[name], view=view.served())}
+                )
+            self._save(state)
+        return self._frame(self.paths)
+
+    def write(self, frame: DataFrame, batch: int) -> None:
+        began = time.monotonic()
+        answer = answer_of(frame.toArrow())
+        query_id = checkpoints.query_id(self.checkpoint)
+        with self._serving:
+            judge(self.source, self._folder, answer.accounts)
+            served = [view for view in self.views.values() if self._is_for(view, answer)]
+            late: dict[str, int] = {}
+            failed = self._keep(served, answer, query_id, batch, late)
+            took_ms = int((time.monotonic() - began) * 1000)
+            kept = [view for view in served if view.name in self.views and view.name not in failed]
+            self._count(kept, answer, batch, late, took_ms)
+            for view in kept:
+                view.position = answer.header.end
+            self._settle(kept, failed, answer)
+            hand_on(self._folder, self.paths.health, answer.accounts)
+            broken = {view: failed[view.name] for view in served if view.name in failed}
+        for view, why in broken.items():
+            view.fail(_as_error(view, why))
+
+    def _is_for(self, view: SharedView, answer: BatchAnswer) -> bool:
+        """Whether a batch goes on where the view stands. One of this name may have gone and come since it was planned."""
+        planned = answer.header.served.get(view.name)
+        reached = self._connector.reached
+        return planned is not None and reached(planned, view.position) and reached(view.position, planned)
+
+    def _keep(
+        self,
+        served: list[SharedView],
+        answer: BatchAnswer,
+        query_id: str,
+        batch: int,
+        late: dict[str, int],
+    ) -> dict[str, str | Exception]:
+        """Each view's table takes its batch, side by side. Why one did not, by view."""
+        failed: dict[str, str | Exception] = {
+            view.name: answer.failed[view.name] for view in served if view.name in answer.failed
+        }
+        working = {}
+        for view in served:
+            if view.name in failed:
+                continue
+
+            def keep(view: SharedView = view) -> None:
+                late[view.name] = view.keep(answer, query_id, batch)
+
+            def note(error: Exception, view: SharedView = view) -> None:
+                failed[view.name] = error
+
+            working[view.name] = threads.start(f"forebay-keep-{view.name}", keep, note, logged=False)
+        deadline = time.monotonic() + SLOW_S
+        for name, thread in working.items():
+            thread.join(max(0.0, deadline - time.monotonic()) if len(served) > 1 else None)
+            if thread.is_alive():
+                self._set_aside(self.views[name], thread, answer.header.served[name], failed)
+        return failed
+
+    def _set_aside(
+        self,
+        view: SharedView,
+        thread: threading.Thread,
+        position: Offsets,
+        failed: Mapping[str, str | Exception],
+    ) -> None:
+        """A view whose table is slow holds up nobody else: it is served again once its table has the batch."""
+        self.views.pop(view.name)
+        self._save(self._state.with_view(Participant(view.served(), position, ready=False)))
+        message = f"its table did not take a batch within {SLOW_S:.0f} s: the other views go on, it follows"
+        view.set_state(QueryState.RETRYING, message)
+
+        def come_back() -> None:
+            thread.join()
+            if view.name in failed:
+                view.fail(_as_error(view, failed[view.name]))
+            elif view.state is QueryState.RETRYING and not self._stopping.is_set():
+                view.position = later_of_table(self._connector, self.checkpoint, view, position)
+                view.count_up_to_here(self._catalog)
+                self.add(view, view.position)
+
+        threads.start(
+            f"forebay-follow-{view.name}", come_back, lambda error: view.fail(_as_error(view, error))
+        )
+
+    def _count(
+        self, kept: list[SharedView], answer: BatchAnswer, batch: int, late: Mapping[str, int], took_ms: int
+    ) -> None:
+        records, announced = [], list[tuple[SharedView, Offsets, int]]()
+        for view in kept:
+            counted = view.count(self._catalog, answer, late.get(view.name, 0), took_ms)
+            if counted is not None:
+                account, number = counted
+                lost = self._connector.lost(answer.header.served[view.name], answer.header.end)
+                records.append(batch_record(view.name, self.source, number, account, lost, answer.header.end))
+            announced.append((view, answer.header.end, counted[0].records if counted else 0))
+        if records:
+            self._catalog.record_batch(*records)
+            everything = Account()
+            for task in answer.accounts:
+                everything.add(task.account)
+            report_errors(self.source, ",".join(sorted(view.name for view in kept)), everything)
+        self._kept[batch] = announced
+
+    def _settle(
+        self,
+        kept: list[SharedView],
+        failed: Mapping[str, str | Exception],
+        answer: BatchAnswer,
+    ) -> None:
+        """Who joined stands where the read stands; who failed stands where this batch began for it, and is served no more."""
+        state = self._state
+        for view in kept:
+            if state.views[view.name].position is not None:
+                joined = replace(state.views[view.name], position=None)
+                state = replace(state, views={**state.views, view.name: joined})
+        for name in [name for name in failed if name in self.views]:
+            view = self.views.pop(name)
+            aside = Participant(view.served(), answer.header.served[name], ready=False)
+            state = state.with_view(aside)
+        if state is not self._state:
+            self._save(state)
+
+    def record(self, report: BatchReport, catalog: Catalog, on_checkpoint: OnCheckpoint) -> None:
+        """A batch is in the checkpoint: its views have it, and the group may."""
+        latest = next((each.latest for each in report.sources if each.latest), None)
+        ends = by_source(each.end for each in report.sources if each.end)
+        with self.changed:
+            if ends and report.batch >= self.progress.batch:
+                self.progress.positions = {**self.progress.positions, **ends}
+                self.progress.batch = report.batch
+            self.progress.reported = max(self.progress.reported, report.batch)
+            self.changed.notify_all()
+        for batch in sorted(number for number in self._kept if number <= report.batch):
+            announced = self._kept.pop(batch)
+            with ExitStack() as held:
+                # Whoever waits for a view to get here, and then for the commit, must find that one waiting.
+                for view, _, _ in announced:
+                    held.enter_context(view.changed)
+                for view, end, records in announced:
+                    self._announce(view, end, records, report)
+                on_checkpoint(self.source, report.batch, ends.get(self.source, {}))
+        if latest is not None:
+            for view in list(self.views.values()):
+                with view.changed:
+                    view.progress.lag = self._connector.count(view.progress.positions[self.source], latest)
+        self.after_batch(self)
+
+    def _announce(self, view: SharedView, end: Offsets, records: int, report: BatchReport) -> None:
+        progress = view.progress
+        progress.positions = {self.source: end}
+        progress.records_per_second = records * 1000 / max(report.took_ms, 1)
+        if records:
+            progress.batch += 1
+            progress.batch_ms = report.took_ms
+            view.batch_times.add(report.took_ms / 1000)
+            self.made_progress()
+        view.changed.notify_all()
+
+    # -- states --------------------------------------------------------------------------------------
+
+    def _tell_views(self, state: QueryState, message: str) -> None:
+        for view in list(self.views.values()):
+            if state is QueryState.FAILED and self.error is not None:
+                self.remove(view)
+                view.fail(self.error)
+            elif state is not QueryState.STOPPED:
+                view.set_state(state, message)
+
+
+def later_of_table(
+    connector: SourceConnector, checkpoint: Path, view: SharedView, position: Offsets
+) -> Offsets:
+    """Where a view stands that was at `position` before its last batch: its table may have that one already."""
+    if not checkpoints.exists(checkpoint):
+        return position
+    held = view.last_batch(checkpoints.query_id(checkpoint))
+    if held is None:
+        return position
+    try:
+        ends = by_source(checkpoints.offsets(checkpoint, held))
+    except FileNotFoundError:
+        return position  # so old that Spark has forgotten it: the position is newer
+    end = ends[view.source]
+    return end if connector.reached(end, position) else position
+
+
+def _as_error(view: SharedView, why: str | Exception) -> ForebayError:
+    known = from_text(why) if isinstance(why, str) else why if isinstance(why, ForebayError) else None
+    if known is None:
+        return QueryFailedError(f"view '{view.name}' failed: {why}")
+    return QueryFailedError(f"view '{view.name}' failed: {known.code}: {known.message}", remedy=known.remedy)

@@ -1,0 +1,259 @@
+"""Which shared reads a session runs, and which view is served by which.
+
+A source has one read for all its views. A view that is far from where that read stands has a read of its own until it
+is near; then it joins, in one batch, without a gap and without a repeat, and the others notice nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import shutil
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import SparkSession
+
+from forebay import locks, threads
+from forebay.catalog import Catalog, QueryState
+from forebay.connectors.contract import Offsets, SourceConnector
+from forebay.errors import CheckpointError, ForebayError
+from forebay.files import make_folder
+from forebay.runtime import checkpoints
+from forebay.runtime.live_run import by_source
+from forebay.runtime.shared_read import ReadPaths, SharedRead, later_of_table
+from forebay.runtime.shared_view import SharedView
+from forebay.runtime.sources import Sources
+from forebay.source.stream import shared_frame
+
+if TYPE_CHECKING:
+    from filelock import BaseFileLock
+
+log = logging.getLogger("forebay.read")
+
+REPORT_S = 5.0  # Spark's events come on a thread of their own, a little behind
+NEAR = 200_000  # records: a view that is no further from the shared read than this joins it at once
+
+
+class SharedReads:
+    """Of a session. Every method but `runs` is called with the session's lock held."""
+
+    def __init__(
+        self,
+        home: Path,
+        catalog: Catalog,
+        sources: Sources,
+        spark: Callable[[], SparkSession],
+        lock: AbstractContextManager[Any],
+    ) -> None:
+        self._home = home
+        self._catalog = catalog
+        self._sources = sources
+        self._spark = spark
+        self._lock = lock
+        self._for_all: dict[str, SharedRead] = {}  # by source
+        self._alone: dict[str, SharedRead] = {}  # by view
+        self._locks: dict[str, BaseFileLock] = {}
+
+    def runs(self) -> list[SharedRead]:
+        """All that run now."""
+        return [*self._for_all.values(), *self._alone.values()]
+
+    # -- joining -------------------------------------------------------------------------------------
+
+    def join(self, view: SharedView, start: Offsets) -> None:
+        """Serve a view from where it stands; from `start` if it never was served."""
+        shared = self._read_for_all(view.source)
+        position = self._position(view, shared)
+        if position is None and view.table.open().version() > 0:
+            raise CheckpointError(
+                f"the checkpoint of view '{view.name}' is gone, but its table is there: going on would write rows twice",
+                remedy=f"DROP MATERIALIZED VIEW {view.name}, then create it again",
+            )
+        position = position or start
+        view.starts = {view.source: start}
+        view.position = position
+        view.progress.positions = {view.source: position}
+        view.count_up_to_here(self._catalog)
+        if shared is None:
+            self._serve_alone(view)
+            return
+        if shared.position is None:
+            shared.begin_at(position)
+        here = shared.position
+        assert here is not None
+        connector = self._sources.connector(view.source)
+        if _distance(connector, position, here) > NEAR:
+            self._serve_alone(view)
+            return
+        self._join(shared, view, position)
+
+    def _join(self, shared: SharedRead, view: SharedView, position: Offsets) -> None:
+        shared.add(view, position)
+        view.leave = self.leave
+        for left in (self._alone_paths(view).root, view.paths.checkpoint):
+            shutil.rmtree(left, ignore_errors=True)
+        if shared.run is None and shared.state is QueryState.STARTING:
+            shared.start(shared.build())
+
+    def _serve_alone(self, view: SharedView) -> None:
+        read = self._read(view.source, self._alone_paths(view))
+        if read.position is None:
+            read.begin_at(view.position)
+        read.after_batch = self._maybe_join
+        self._alone[view.name] = read
+        read.add(view, view.position)
+        view.leave = self.leave
+        read.start(read.build())
+
+    def _maybe_join(self, alone: SharedRead) -> None:
+        """After a batch of a view that is served alone: join the others if they are near."""
+        for view in list(alone.views.values()):
+            shared = self._for_all.get(view.source)
+            if shared is None or shared.position is None or shared.state is QueryState.RETRYING:
+                continue
+            connector = self._sources.connector(view.source)
+            if _distance(connector, view.position, shared.position) <= NEAR:
+                alone.after_batch = lambda read: None
+                threads.start(
+                    f"forebay-join-{view.name}",
+                    lambda view=view: self._change_over(alone, view),  # type: ignore[misc]
+                    lambda error, view=view: view.fail(_as_ours(error)),  # type: ignore[misc]
+                )
+
+    def _change_over(self, alone: SharedRead, view: SharedView) -> None:
+        with self._lock:
+            shared = self._read_for_all(view.source)
+            if self._alone.get(view.name) is not alone or view.name not in alone.views or shared is None:
+                return
+            alone.stop()
+            alone.await_report(REPORT_S)
+            position = view.position
+            alone.remove(view)
+            del self._alone[view.name]
+            self._join(shared, view, position)
+            view.set_state(QueryState.RUNNING, "")
+
+    def _position(self, view: SharedView, shared: SharedRead | None) -> Offsets | None:
+        """Where a view stands that was served before, by whoever served it last."""
+        known = shared.left_at(view) if shared is not None else None
+        if known is not None:
+            return known
+        for checkpoint in (self._alone_paths(view).checkpoint, view.paths.checkpoint):
+            done = checkpoints.committed(checkpoint)
+            if done is not None:
+                position = by_source(done.offsets)[view.source]
+                return later_of_table(self._sources.connector(view.source), checkpoint, view, position)
+            start = checkpoint.parent / "start.json"
+            if checkpoints.exists(checkpoint) and start.exists():
+                found = json.loads(start.read_text())
+                position = found.get(view.source, found)
+                return later_of_table(self._sources.connector(view.source), checkpoint, view, position)
+        return None
+
+    def _alone_paths(self, view: SharedView) -> ReadPaths:
+        return ReadPaths(view.paths.root / "alone")
+
+    def _read_for_all(self, source: str) -> SharedRead | None:
+        """The source's read; None if another process has it."""
+        known = self._for_all.get(source)
+        if known is not None and known.state in (QueryState.FAILED, QueryState.STOPPED):
+            self._close(source)
+        if source not in self._for_all:
+            paths = ReadPaths(self._home / "sources" / source / "read")
+            make_folder(paths.root, 0o700)
+            held = locks.take(paths.root / "lock")
+            if held is None:
+                return None
+            self._locks[source] = held
+            self._for_all[source] = self._read(source, paths)
+        return self._for_all[source]
+
+    def _read(self, source: str, paths: ReadPaths) -> SharedRead:
+        sources = self._sources
+        connector = sources.connector(source)
+
+        def frame(paths: ReadPaths) -> Any:
+            statement = sources.statement(source)
+            return shared_frame(
+                self._spark(),
+                sources.config(statement),
+                connector,
+                start=json.loads(paths.start.read_text()),
+                drain=paths.drain,
+                errors=sources.folder(source).root,
+                health=paths.health,
+                state=paths.state,
+                event_time=sources.event_time(statement, connector),
+            )
+
+        return SharedRead(
+            source,
+            paths,
+            connector,
+            sources.folder(source),
+            self._catalog,
+            frame,
+            evolve=sources.evolve,
+            session_lock=self._lock,
+        )
+
+    # -- leaving -------------------------------------------------------------------------------------
+
+    def leave(self, view: SharedView) -> None:
+        """Serve a view no more. A read that serves nobody is stopped; where views stand is kept."""
+        alone = self._alone.pop(view.name, None)
+        if alone is not None:
+            alone.stop()
+            alone.remove(view)
+            return
+        shared = self._for_all.get(view.source)
+        if shared is None:
+            return
+        shared.remove(view)
+        if not shared.views:
+            self._close(view.source)
+
+    def forget(self, name: str, source: str) -> None:
+        """A view that is dropped. When a read has no view left at all, it is forgotten, too."""
+        shared = self._read_for_all(source)
+        if shared is None:
+            return
+        shared.forget(name)
+        if not shared.known:
+            root = shared.paths.root
+            self._close(source)
+            shutil.rmtree(root, ignore_errors=True)
+        elif not shared.views:
+            self._close(source)
+
+    def _close(self, source: str) -> None:
+        self._for_all.pop(source).stop()
+        self._locks.pop(source).release()
+
+    def begin_to_stop(self) -> None:
+        """No read begins another batch."""
+        for read in self.runs():
+            read.begin_to_stop()
+
+    def stop_all(self) -> None:
+        """Each read finishes its batch; its views stand where it stands."""
+        for read in self.runs():
+            read.stop()
+            read.await_report(REPORT_S)
+            for view in list(read.views.values()):
+                read.remove(view)
+        for held in self._locks.values():
+            held.release()
+        self._for_all, self._alone, self._locks = {}, {}, {}
+
+
+def _distance(connector: SourceConnector, one: Offsets, other: Offsets) -> int:
+    """Records between two positions, whichever is ahead."""
+    return connector.count(one, other) + connector.count(other, one)
+
+
+def _as_ours(error: Exception) -> ForebayError:
+    return error if isinstance(error, ForebayError) else ForebayError(str(error))

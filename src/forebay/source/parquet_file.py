@@ -1,0 +1,68 @@
+"""One Parquet file of a table: rows in, what the table's log says of the file out.
+
+It is on the disk, content and name, when it is closed: a table must not know of a file that a power failure can take away.
+"""
+
+from __future__ import annotations
+
+import uuid
+from pathlib import Path
+from typing import NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from forebay.files import persist
+from forebay.source.file_statistics import FileStatistics
+
+ROWS, BYTES = 131_072, 64 * 1024 * 1024  # of a row group, at most: what is held before it is written
+
+
+class WrittenFile(NamedTuple):
+    """A file that is whole: its name within the table's folder, its bytes, and its statistics as Delta keeps them."""
+
+    path: str
+    size: int
+    stats: str
+
+
+class ParquetFile:
+    """A file in the making, in a table's folder. Without rows there is none."""
+
+    def __init__(self, folder: Path, prefix: str) -> None:
+        self._folder = folder
+        self._name = f"{prefix}-{uuid.uuid4()}.parquet"
+        self._writer: pq.ParquetWriter | None = None
+        self._stats = FileStatistics()
+        self._held: list[pa.RecordBatch] = []
+        self._rows = self._bytes = 0
+
+    def add(self, rows: pa.RecordBatch) -> None:
+        """Rows of one schema. They are held until they make a row group worth writing."""
+        if not rows.num_rows:
+            return
+        self._held.append(rows)
+        self._rows += rows.num_rows
+        self._bytes += rows.nbytes
+        if self._rows >= ROWS or self._bytes >= BYTES:
+            self._write()
+
+    def close(self) -> WrittenFile | None:
+        """The file, on the disk; None where there were no rows."""
+        if self._held:
+            self._write()
+        if self._writer is None:
+            return None
+        self._writer.close()
+        path = self._folder / self._name
+        persist([path])
+        return WrittenFile(self._name, path.stat().st_size, self._stats.to_json())
+
+    def _write(self) -> None:
+        rows = pa.Table.from_batches(self._held).combine_chunks()
+        self._held, self._rows, self._bytes = [], 0, 0
+        if self._writer is None:
+            self._writer = pq.ParquetWriter(self._folder / self._name, rows.schema, compression="zstd")
+        self._writer.write_table(rows)
+        for batch in rows.to_batches():
+            self._stats.add(batch)
