@@ -274,8 +274,9 @@ class SharedRead(StreamRun):
         self, kept: list[SharedView], answer: BatchAnswer, batch: int, late: Mapping[str, int], took_ms: int
     ) -> None:
         records, announced = [], list[tuple[SharedView, Offsets, int]]()
+        totals = {each.view: each for each in self._catalog.totals(source=self.source)}
         for view in kept:
-            counted = view.count(self._catalog, answer, late.get(view.name, 0), took_ms)
+            counted = view.count(totals.get(view.name), answer, late.get(view.name, 0), took_ms)
             if counted is not None:
                 account, number = counted
                 lost = self._connector.lost(answer.header.served[view.name], answer.header.end)

@@ -6,7 +6,7 @@ import json
 from abc import abstractmethod
 from collections.abc import Callable
 
-from forebay.catalog import Catalog, QueryState
+from forebay.catalog import Catalog, QueryState, Totals
 from forebay.connectors.contract import Offsets, SourceConnector
 from forebay.errors import CheckpointError, ForebayError
 from forebay.program import Program, output_schema
@@ -80,10 +80,9 @@ class SharedView(LiveRun):
         """The newest batch of a query that the table has."""
 
     def count(
-        self, catalog: Catalog, answer: BatchAnswer, late: int, took_ms: int
+        self, known: Totals | None, answer: BatchAnswer, late: int, took_ms: int
     ) -> tuple[Account, BatchToCount] | None:
-        """What a batch read for this view, and its number; None if it was counted before."""
-        known = next(iter(catalog.totals(view=self.name, source=self.source)), None)
+        """What a batch read for this view, and its number; None if it is in the totals already."""
         connector, end = self.connectors[self.source], answer.header.end
         if known is not None and connector.reached(dict(known.offsets), end):
             return None

@@ -20,6 +20,7 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Schema, Transaction
+from deltalake.exceptions import CommitFailedError
 from deltalake.table import TableMerger
 from deltalake.transaction import AddAction
 
@@ -45,6 +46,7 @@ class ViewTable:
         self._tidier = Tidier(path, retention_s)
         self._table: DeltaTable | None = None
         self._durable: int | None = None  # all versions up to this one are on the disk
+        self._settled = False  # the newest version is the one that this object has written and looked at last
 
     def exists(self) -> bool:
         return bool(DeltaTable.is_deltatable(str(self.path)))
@@ -85,9 +87,13 @@ class ViewTable:
             self._table.update_incremental()
         return self._table
 
+    def _as_written(self) -> DeltaTable:
+        """The table as this writer left it: nobody else writes it, and looking for newer versions costs as much as a commit."""
+        return self._table if self._settled and self._table is not None else self.open()
+
     def holds(self, query: str, batch: int) -> bool:
-        """Whether this batch is in the table already."""
-        last = self.open().transaction_version(query)
+        """Whether this batch is in the table already. For the one who writes it."""
+        last = self._as_written().transaction_version(query)
         return last is not None and last >= batch
 
     def persist(self) -> None:
@@ -165,10 +171,15 @@ class ViewTable:
             return 0
         now = int(time.time() * 1000)
         actions = [AddAction(path, size, {}, now, True, stats) for path, size, stats in written]
-        table = self.open()
-        table.create_write_transaction(
-            actions, "append", table.schema(), commit_properties=_properties(query, batch, metadata)
-        )
+        properties = _properties(query, batch, metadata)
+        table = self._as_written()
+        try:
+            table.create_write_transaction(actions, "append", table.schema(), commit_properties=properties)
+        except CommitFailedError:
+            if not self._settled:
+                raise
+            table = self.open()  # somebody else has written to it after all
+            table.create_write_transaction(actions, "append", table.schema(), commit_properties=properties)
         self._done(len(written))
         return sum(int(json.loads(stats)["numRecords"]) for _, _, stats in written)
 
@@ -258,10 +269,12 @@ class ViewTable:
 
     def _done(self, files: int = 1) -> None:
         """A batch is committed: onto the disk with it, then tidy up if it is time to."""
+        self._settled = False
         self.persist()
         if self._tidier.wrote(files):
             self._tidier.step(self.open(), self.persist)
             self.persist()
+        self._settled = True
 
     def size(self) -> TableSize:
         return size_of(self.open(), self.path)
