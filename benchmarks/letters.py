@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import subprocess
-import tempfile
 import time
 from base64 import b64encode
 from collections.abc import Iterator, Sequence
@@ -34,10 +33,11 @@ from benchmarks.runner import prepare
 from benchmarks.sessions import PeerSession
 from benchmarks.shapes import COLUMNS
 from forebay.connectors.contract import SourceConfig
+from forebay.deadletter.breaker import HandedHealth
 from forebay.deadletter.bulk import BulkLetters
 from forebay.deadletter.destinations import Destination
 from forebay.deadletter.letter_topic import ensure_topic
-from forebay.deadletter.limiter import SharedLimiter
+from forebay.deadletter.limiter import Bucket, TaskLimiter
 from forebay.deadletter.policy import ErrorPolicy
 from forebay.deadletter.router import Router
 from forebay.devstack import DevStack
@@ -215,8 +215,7 @@ def _alone(console: Console, servers: str, records: int, rounds: int) -> tuple[G
                 "alone", "kafka", options | {"startup.mode": "earliest"}, trade_columns("medium")
             )
             began = time.process_time()
-            with tempfile.TemporaryDirectory() as folder:
-                found = _task(KafkaSource(config), ALONE[case.on_error], Path(folder))
+            found = _task(KafkaSource(config), ALONE[case.on_error])
             took = time.process_time() - began
             if found != records:
                 raise PeerError(f"{case.name}: {found:,} rows, not {records:,}")
@@ -229,15 +228,16 @@ def _alone(console: Console, servers: str, records: int, rounds: int) -> tuple[G
     return grid, list(_ratios("CPU time of the reading task alone", cpus, CLAIMED))
 
 
-def _task(source: KafkaSource, policy: ErrorPolicy, folder: Path) -> int:
+def _task(source: KafkaSource, policy: ErrorPolicy) -> int:
     letters = policy.strategy == "dead_letter"
     if letters:
         ensure_topic(policy, source.options, PARTITIONS)
-    limiter = SharedLimiter(folder / "bucket", policy.max_per_second) if policy.max_per_second else None
+    rate = policy.max_per_second
+    limiter = TaskLimiter(Bucket.full(rate, time.time())) if rate else None
     rows = 0
     for split in source.plan_batches(source.initial_offsets(), source.end_offsets(), 2):
         bulk = BulkLetters.open("alone", policy, source.options, split.topic_ids()) if letters else None
-        router = Router("alone", policy, split, folder, _no_plain_letters, limiter, bulk)
+        router = Router("alone", policy, split, HandedHealth(), _no_plain_letters, limiter, bulk)
         source.wanted = router.wanted
         for batch in source.read_batch(split):
             rows += batch.records.num_rows

@@ -94,8 +94,8 @@ fn costs(schema: &Schema, values: &[Vec<u8>], rounds: usize) -> Res<[f64; 4]> {
     };
     let (mut brief, mut worded, mut skipping, mut routing) = (decoder()?, decoder()?, rows()?, rows()?);
     brief.brief = true;
-    skipping.keep(Keep { most: 0, whole: false, told: 0 });
-    routing.keep(Keep { most: usize::MAX, whole: true, told: 0 });
+    skipping.keep(Keep { most: 0, whole: false, reported: 0 });
+    routing.keep(Keep { most: usize::MAX, whole: true, reported: 0 });
     let form = Form::new("source", Carried { value: true, most: 1 << 20 }, HashMap::new());
     let mut post = Post::new(Client::get(Settings::new(&[])?)?, "letters".into(), form, Duration::ZERO);
     post.origins(std::iter::once(("topic", 0)));

@@ -241,3 +241,72 @@ def test_files_of_a_task_that_was_killed_are_no_rows(tmp_path: Path, cluster: Cl
         shutil.copy(file, table / "part-of-a-killed-task.parquet")
         assert ids(db, "v") == list(range(10))
         assert DeltaTable(str(table)).to_pyarrow_table().num_rows == 10
+
+
+def test_windows_with_changes_close_by_the_watermark_also_over_a_restart_and_late_rows_are_counted(
+    tmp_path: Path, cluster: Cluster
+) -> None:
+    topic, source, home = cluster.make_topic(1), name("src"), tmp_path / "home"
+    columns = "id BIGINT, k STRING, v BIGINT, ts TIMESTAMP, WATERMARK FOR TS AS TS - INTERVAL '5' SECOND"
+    view = (
+        f"CREATE MATERIALIZED VIEW minutes AS SELECT window_start AS w, count(*) AS n FROM {source} "
+        "GROUP BY TUMBLE(ts, INTERVAL '1' MINUTE) EMIT CHANGES"
+    )
+    counts = "SELECT n FROM minutes ORDER BY w"
+    with connect(home) as db:
+        db.execute(create_source(cluster, source, topic, columns))
+        db.execute(view)
+        for numbers in ([0, 30], [70], [31, 71]):  # 70 s less 5: the first minute is over when 31 comes
+            cluster.produce(topic, events(numbers))
+            caught_up(db)
+        assert rows(db, counts) == [(2,), (2,)]
+        assert [query.late for query in db.queries()] == [1]
+        assert dict(rows(db, f"EXPLAIN {view}"))["served by"].startswith("one read")
+    with connect(home) as db:
+        db.execute(view)
+        cluster.produce(topic, events([32, 72, 130]))
+        caught_up(db)
+        assert rows(db, counts) == [(2,), (3,), (1,)]
+        assert [query.late for query in db.queries()] == [2]
+        cluster.produce(topic, events([131]))
+        caught_up(db)
+        changes = list(db.subscribe("minutes", timeout=0.5))
+        kinds = [kind for batch in changes for kind in batch.column("_change_type").to_pylist()]
+        assert kinds.count("insert") == 3
+        assert kinds.count("update_preimage") == kinds.count("update_postimage") == 3
+
+
+def test_a_source_whose_event_time_is_a_date_is_served_as_well(tmp_path: Path, cluster: Cluster) -> None:
+    topic, source = cluster.make_topic(1), name("src")
+    cluster.produce(topic, ['{"id": 1, "day": "2026-01-15"}', '{"id": 2, "day": null}'])
+    with connect(tmp_path / "home") as db:
+        db.execute(
+            create_source(
+                cluster, source, topic, "id BIGINT, day DATE, WATERMARK FOR day AS day - INTERVAL '5' SECOND"
+            )
+        )
+        db.execute(f"CREATE MATERIALIZED VIEW v AS SELECT id, day FROM {source}")
+        caught_up(db)
+        assert ids(db, "v") == [1, 2]
+
+
+def test_whoever_reads_the_delta_table_of_groups_sees_all_within_the_freshness_and_at_once_when_the_session_ends(
+    tmp_path: Path, cluster: Cluster
+) -> None:
+    topic, source, home = cluster.make_topic(2), name("src"), tmp_path / "home"
+    cluster.produce(topic, events(range(50)))
+    table = str(home / "views" / "sums" / "table")
+
+    def outside() -> dict[str, int]:
+        return {row["k"]: row["n"] for row in DeltaTable(table).to_pyarrow_table().to_pylist()}
+
+    with connect(home) as db:
+        db.execute(create_source(cluster, source, topic, COLUMNS))
+        query = f"SELECT k, count(*) AS n FROM {source} GROUP BY k"
+        db.execute(f"CREATE MATERIALIZED VIEW sums WITH ('view.freshness' = '2 seconds') AS {query}")
+        caught_up(db)
+        eventually(lambda: outside() == {"a": 25, "b": 25}, "the table follows", timeout=10)
+        cluster.produce(topic, events(range(50, 60)))
+        caught_up(db)
+        assert dict(rows(db, "SELECT k, n FROM sums")) == {"a": 30, "b": 30}, "SELECT waits for nobody"
+    assert outside() == {"a": 30, "b": 30}

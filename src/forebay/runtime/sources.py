@@ -219,20 +219,20 @@ class Sources(KnownSources):
         delay = statement.watermark.delay_ms if statement.watermark else None
         if delay is None:
             delay = connector.options["watermark.max.out.of.orderness.ms"]
-        types = {field.name.lower(): field.type for field in connector.full_schema()}
-        found = types.get(column.lower())
+        fields = {field.name.lower(): field for field in connector.full_schema()}
+        found = fields.get(column.lower())
         if found is None:
             raise OptionValueError(
                 f"'event.time.column' names '{column}', which is not a column",
                 option="event.time.column",
-                remedy="there are: " + ", ".join(types),
+                remedy="there are: " + ", ".join(fields),
             )
-        if found not in (TIMESTAMP, TIMESTAMP_NTZ, DATE):
+        if found.type not in (TIMESTAMP, TIMESTAMP_NTZ, DATE):
             raise UnsupportedSqlError(
-                f"event time must be a TIMESTAMP, and '{column}' is {sql.type_name(found)}",
+                f"event time must be a TIMESTAMP, and '{column}' is {sql.type_name(found.type)}",
                 remedy=f"declare it as: {column} TIMESTAMP (ISO 8601 text or epoch milliseconds are read as one)",
             )
-        return EventTime(column, int(delay))
+        return EventTime(found.name, int(delay))
 
     # -- using ---------------------------------------------------------------------------------------
 

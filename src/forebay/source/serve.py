@@ -113,7 +113,10 @@ class _Task:
 
     def _hand_out(self, rows: pa.RecordBatch) -> None:
         if self._event_time is not None:
-            newest = pc.max(rows.column(self._event_time).cast(pa.int64())).as_py()
+            times = rows.column(self._event_time)
+            if pa.types.is_date(times.type):
+                times = times.cast(pa.timestamp("us"))
+            newest = pc.max(times.cast(pa.int64())).as_py()
             self._newest = max((at for at in (self._newest, newest) if at is not None), default=None)
         for name in list(self._outlets):
             try:
