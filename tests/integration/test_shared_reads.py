@@ -310,3 +310,21 @@ def test_whoever_reads_the_delta_table_of_groups_sees_all_within_the_freshness_a
         caught_up(db)
         assert dict(rows(db, "SELECT k, n FROM sums")) == {"a": 30, "b": 30}, "SELECT waits for nobody"
     assert outside() == {"a": 30, "b": 30}
+
+
+def test_a_view_of_groups_whose_table_is_away_can_be_dropped_and_the_others_go_on(
+    tmp_path: Path, cluster: Cluster
+) -> None:
+    topic, source, home = cluster.make_topic(1), name("src"), tmp_path / "home"
+    cluster.produce(topic, events(range(10)))
+    with connect(home) as db:
+        db.execute(create_source(cluster, source, topic, COLUMNS))
+        db.execute(f"CREATE MATERIALIZED VIEW well AS SELECT id FROM {source}")
+        db.execute(f"CREATE MATERIALIZED VIEW sums AS SELECT k, count(*) AS n FROM {source} GROUP BY k")
+        caught_up(db)
+        shutil.rmtree(home / "views" / "sums")
+        cluster.produce(topic, events(range(10, 20)))
+        eventually(lambda: state(db, "sums") == "failed", "it fails")
+        db.execute("DROP MATERIALIZED VIEW sums")
+        caught_up(db)
+        assert ids(db, "well") == list(range(20))

@@ -18,8 +18,8 @@ import pyarrow.compute as pc
 
 from forebay import column_types as types
 from forebay import threads
+from forebay.backoff import Backoff
 from forebay.catalog import QueryState
-from forebay.errors import QueryFailedError
 from forebay.program import Grouping, GroupPart, Program, output_schema
 from forebay.runtime.read_answer import BatchAnswer
 from forebay.runtime.shared_view import END, SharedView
@@ -53,14 +53,7 @@ class Publishing:
         while not self._closed.wait(LOOK_S):
             for view in self._views():
                 if isinstance(view, GroupView) and view.state is not QueryState.FAILED:
-                    try:
-                        view.look_after()
-                    except Exception as error:
-                        log.exception("the table of view '%s' cannot follow its groups", view.name)
-                        view.stop()
-                        view.fail(
-                            QueryFailedError(f"the table of view '{view.name}' cannot be written: {error}")
-                        )
+                    view.look_after()
 
     def close(self) -> None:
         self._closed.set()
@@ -85,6 +78,7 @@ class GroupView(SharedView):
         self.groups = group_table(self.paths, self._grouping, keys, self.table)
         self._newest: int | None = None
         self._next_publish = 0.0
+        self._backoff = Backoff()
         self._changed = True  # a process that was killed may have left something to publish
         self._to_fold = False
 
@@ -142,18 +136,38 @@ class GroupView(SharedView):
     # -- for its readers -----------------------------------------------------------------------------
 
     def look_after(self) -> None:
-        """Now and then: publish what is due, fold what is due."""
-        now = time.monotonic()
-        if self._changed and now >= self._next_publish:
-            self._changed = False
-            self.groups.publish()
-            took = time.monotonic() - now
+        """Now and then: publish what is due, fold what is due. What fails is tried again: the groups are safe in their log."""
+        if time.monotonic() < max(self._next_publish, self._backoff.until):
+            return
+        try:
+            self._publish_and_fold()
+        except Exception as error:
+            wait_s = self._backoff.failed()
+            log.warning(
+                "the table of view '%s' does not follow its groups; trying again in %.1f s: %r",
+                self.name, wait_s, error,
+            )  # fmt: skip
+        else:
+            self._backoff.over()
+
+    def _publish_and_fold(self) -> None:
+        if self._changed:
+            began, self._changed = time.monotonic(), False
+            try:
+                self.groups.publish()
+            except BaseException:
+                self._changed = True
+                raise
+            took = time.monotonic() - began
             self._next_publish = time.monotonic() + min(SHARE * took, self._freshness_s)
         if self._to_fold:
             self._to_fold = False
             self.groups.tidy()
 
     def close(self) -> None:
-        """Whoever reads the table from outside finds all of it."""
-        if self.groups.exists():
-            self.groups.publish()
+        """Whoever reads the table from outside finds all of it, unless it cannot be written: then the next start does that."""
+        try:
+            if self.groups.exists():
+                self.groups.publish()
+        except Exception as error:
+            log.warning("the table of view '%s' is behind its groups: %r", self.name, error)
