@@ -34,11 +34,11 @@ def measure(
         produce(stack.bootstrap_servers, "trades", records, partitions)
         task = Task(stack.bootstrap_servers, "trades", "warmup", batch, work="")
 
-        def report(number: int, peer: str, found: Measured) -> None:
+        def say(number: int, peer: str, found: Measured) -> None:
             what = f"{found.rate:,.0f} records/s" if isinstance(found, Outcome) else f"failed: {found}"
             console.print(f"round {number + 1} of {rounds}, {peer}: {what}", markup=False)
 
-        done = interleave(PEERS, task, records, rounds, report)
+        done = interleave(PEERS, task, records, rounds, say)
     intro = (
         f"{records:,} JSON records of about 120 bytes in {partitions} partitions, micro-batches of {batch:,}, "
         f"{task.master}, JVM heap {task.heap}; {busy}. Wall time from the start of the query to its end; inside "
