@@ -33,7 +33,7 @@ _SPELT: dict[str, pa.DataType] = {types.type_name(kind).lower(): kind for kind i
 class Expression:
     """A column, a literal, or a call of `operator`; `type` is what comes out.
 
-    `value` is the name of a column, what a literal's JSON has, or what a call is told beside its arguments (the name
+    `value` is the name of a column, what a literal's JSON has, or what a call is given beside its arguments (the name
     of a struct's field, the part of a date). The operators are the keys of `source.expressions.OPERATORS`.
     """
 
@@ -141,8 +141,8 @@ class Expression:
             return f"({parts[0]} {self.operator} {parts[1]})"
         if self.operator in ("cast", "narrow"):
             return f"cast({parts[0]} as {types.type_name(self.type)})"
-        told = [] if self.value is None else [repr(self.value)]
-        return f"{self.operator}({', '.join([*told, *parts])})"
+        given = [] if self.value is None else [repr(self.value)]
+        return f"{self.operator}({', '.join([*given, *parts])})"
 
 
 def plain_type(kind: pa.DataType) -> Any:

@@ -48,9 +48,9 @@ class ReadState:
     def without(self, name: str) -> ReadState:
         return replace(self, views={key: value for key, value in self.views.items() if key != name})
 
-    def write(self, path: Path, *, durable: bool = True) -> None:
+    def write(self, path: Path) -> None:
         form = {"views": [asdict(participant) for participant in self.views.values()]}
-        write_whole(path, json.dumps(form).encode(), durable=durable)
+        write_whole(path, json.dumps(form).encode())
 
     @staticmethod
     def read(path: Path) -> ReadState:

@@ -239,7 +239,7 @@ class ForebayParser(WindowTableParser):
     def _alter_view(self) -> Any:
         name = self.name("the view")
         if not self.word("DETACH"):
-            remedy = "all that a view can be told is to DETACH; else: CREATE OR REPLACE MATERIALIZED VIEW"
+            remedy = "all that can be altered is that it is detached: ALTER VIEW … DETACH; else: CREATE OR REPLACE MATERIALIZED VIEW"
             self.fail(f"expected DETACH{self._but_found()}", remedy=remedy)
         return ast.RunView(this=name, verb="detach")
 
