@@ -10,7 +10,7 @@ COVERAGE_MIN := 85
 # Forebay anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup demo test test-fast test-native test-flock chaos lint format bench times lock docs clean
+.PHONY: help setup demo test test-fast test-native test-flock test-long chaos lint format bench times pictures lock docs clean
 
 help: ## what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -40,10 +40,13 @@ test-native: setup ## the tests that the native reader's crate has of its own, w
 test-flock: setup ## Flock's own store suites and a Flock program on the blackboard, in a Python 3.12 of its own
 	@$(PY) -m scripts.flock $(ARGS)
 
+test-long: setup ## all tests, also those that `make test` has a short form of
+	@FOREBAY_LONG=1 FOREBAY_MANY_LETTERS=100000 FOREBAY_CHAOS_KILLS=6 $(PY) -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)
+
 chaos: setup ## the long form of the crash tests and of the properties
-	@FOREBAY_CHAOS_KILLS=100 FOREBAY_CHAOS_LETTERS=20 FOREBAY_CHAOS_EVOLUTIONS=10 FOREBAY_CHAOS_BOARD=10 FOREBAY_LEAK_BATCHES=10000 \
+	@FOREBAY_LONG=1 FOREBAY_PACK=1 FOREBAY_CHAOS_KILLS=100 FOREBAY_CHAOS_LETTERS=20 FOREBAY_CHAOS_EVOLUTIONS=10 FOREBAY_CHAOS_BOARD=10 FOREBAY_LEAK_BATCHES=10000 FOREBAY_AWAY_SECONDS=600 FOREBAY_MANY_LETTERS=100000 \
 		FOREBAY_CHAOS_POOL_KILLS=200 FOREBAY_CHAOS_POOL_RECORDS=100000 FOREBAY_CHAOS_POOL_STORM_S=1200 FOREBAY_CHAOS_POOL_MEMBERS=12 \
-		$(PY) -m pytest tests/chaos tests/integration/test_native_reader.py --timeout=3600 $(ARGS)
+		$(PY) -m pytest tests/chaos tests/integration/test_native_reader.py tests/integration/test_flow.py tests/integration/test_cluster.py tests/browser/test_many.py --timeout=3600 $(ARGS)
 	@FOREBAY_EXAMPLES=2000 $(PY) -m pytest tests/property --timeout=3600 $(ARGS)
 
 lint: setup ## style, types, no paths or hosts where they do not belong
@@ -61,6 +64,9 @@ bench: setup ## every claim beside its peer, as a ratio with its spread
 
 times: setup ## how long commands take to start, with bounds, as ratios to importing typer
 	@$(PY) scripts/times.py $(ARGS)
+
+pictures: setup ## the dashboard's screenshot and recording for the README; needs Chromium
+	@$(PY) -m scripts.pictures
 
 docs: setup ## the pages that are made from the code
 	@$(PY) -m scripts.docs

@@ -15,20 +15,26 @@ from rich.console import Console
 from benchmarks import (
     blackboard,
     cases,
+    cluster,
     constant,
     contest,
+    dashboard,
     decoding,
+    flow,
     formats,
     freshness,
     grid,
     groups,
+    lateness,
     letters,
     machine,
     memory,
     pool,
+    rebalance,
     report,
     rows,
     steady,
+    storage,
     throughput,
     views,
 )
@@ -40,8 +46,8 @@ RESULTS = ROOT / "benchmarks" / "RESULTS.md"
 QUICK_RESULTS = WORK / "RESULTS-quick.md"
 SECTIONS = WORK / "sections"  # a claim's section is kept here as soon as it is there
 CLAIMS = (
-    "grid", "steady", "rows", "views", "constant", "throughput", "freshness", "memory", "decoding", "formats", "letters",
-    "groups", "pool", "blackboard",
+    "grid", "steady", "rows", "cluster", "storage", "views", "constant", "throughput", "freshness", "flow", "memory", "decoding", "formats", "letters",
+    "groups", "lateness", "rebalance", "pool", "blackboard", "dashboard",
 )  # fmt: skip
 
 # name, help, value of a quick run, value of a full one
@@ -52,20 +58,29 @@ NUMBERS = (
     ("steady-rounds", "rounds of the steady-state claim", 1, 2),
     ("rows-records", "records of the claim about all rows", 200_000, 5_000_000),
     ("rows-rounds", "rounds of the claim about all rows", 1, 3),
+    ("cluster-records", "records of the claim about a cluster", 300_000, 5_000_000),
+    ("cluster-rounds", "rounds of the claim about a cluster", 1, 3),
+    ("storage-records", "records of the claim about object storage", 300_000, 5_000_000),
+    ("storage-rounds", "rounds of the claim about object storage", 1, 3),
     ("views-seconds", "seconds of each look of the claim about ten views", 5, 30),
     ("views-rounds", "rounds of the claim about ten views", 1, 3),
     ("started-views", "views of a session whose start is timed", 5, 50),
     ("constant-records", "records of the constant-cost claim", 600_000, 100_000_000),
     ("throughput-rounds", "rounds of the throughput claim", 1, 3),
     ("freshness-seconds", "seconds a round of the freshness claim", 5, 30),
+    ("burst-seconds", "seconds of a burst of ten times the rate", 8, 60),
     ("letters-rounds", "rounds of the claim about bad records", 1, 5),
     ("groups", "groups of the largest table of the claim about groups", 100_000, 10_000_000),
+    ("lateness-seconds", "seconds of the claim about late rows", 30, 180),
     ("groups-batches", "batches of the claim about groups", 20, 200),
+    ("rebalance-rounds", "rounds of the claim about rebalances", 1, 3),
     ("memory-records", "records of the memory claim", 300_000, 10_000_000),
     ("pool-records", "the most records of a case of the pool claim", 50_000, 500_000),
     ("pool-rounds", "rounds of the pool claim", 1, 3),
     ("artifacts", "artifacts of the blackboard claim", 5_000, 50_000),
     ("artifacts-rounds", "rounds of the blackboard claim", 1, 3),
+    ("dashboard-records", "records of the claim about the dashboard", 500_000, 10_000_000),
+    ("dashboard-rounds", "blocks of four readings of the claim about the dashboard", 1, 5),
 )
 
 
@@ -114,17 +129,23 @@ def claims(given: argparse.Namespace, words: Console) -> dict[str, Callable[[], 
             given.started_views,
             contest.some(views.PEERS, given.peers),
         ),
+        "cluster": lambda: cluster.measure(words, given.cluster_records, given.cluster_rounds),
+        "storage": lambda: storage.measure(words, given.storage_records, given.storage_rounds),
         "constant": lambda: constant.measure(words, given.constant_records, topic_records),
         "throughput": lambda: throughput.measure(words, given.records, given.throughput_rounds),
+        "rebalance": lambda: rebalance.measure(words, given.rebalance_rounds),
         "freshness": lambda: freshness.measure(words, given.freshness_seconds, given.throughput_rounds),
+        "flow": lambda: flow.measure(words, given.burst_seconds, given.throughput_rounds),
         "memory": lambda: memory.measure(words, given.memory_records),
         "decoding": lambda: decoding.measure(words, given.records),
         # More records than elsewhere: a run of one million takes half a second, which measures noise.
         "formats": lambda: formats.measure(words, 4 * given.records, given.rounds),
         "letters": lambda: letters.measure(words, 5 * given.records, given.letters_rounds),
         "groups": lambda: groups.measure(words, given.groups, given.groups_batches),
+        "lateness": lambda: lateness.measure(words, given.lateness_seconds),
         "pool": lambda: pool.measure(words, given.pool_records, given.pool_rounds),
         "blackboard": lambda: blackboard.measure(words, given.artifacts, given.artifacts_rounds),
+        "dashboard": lambda: dashboard.measure(words, given.dashboard_records, given.dashboard_rounds),
     }
 
 

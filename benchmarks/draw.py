@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import textwrap
 from typing import Any
 
 import matplotlib as mpl
@@ -48,7 +49,7 @@ def bars(figure: dict[str, Any]) -> Any:
     labels = [series["name"] for series in panels[0]["series"]]
     handles = [mpl.patches.Patch(color=colour) for colour in COLOURS[: len(labels)]]
     plot.legend(handles, labels, loc="outside lower center", ncols=min(6, len(labels)), frameon=False)
-    plot.suptitle(figure["title"], fontsize=13)
+    plot.suptitle(textwrap.fill(figure["title"], 52 * columns), fontsize=13)
     return plot
 
 

@@ -103,6 +103,8 @@ class Trickle(threading.Thread):
         self._producer = Producer({"bootstrap.servers": servers, "linger.ms": 0})
         self._topic, self._partitions, self._rate, self._value = topic, partitions, rate, value
         self._over = threading.Event()
+        self._began = 0.0  # when it began to make records at this rate, and how many there were then
+        self._first = first
         self._stamps: list[tuple[int, int]] = [(0, first)]  # when, and how many there were after it
 
     @property
@@ -110,9 +112,9 @@ class Trickle(threading.Thread):
         return self._stamps[-1][1]
 
     def run(self) -> None:
-        began, first = time.monotonic(), self.made
+        self.go_on(self._rate)
         while not self._over.is_set():
-            due = first + int((time.monotonic() - began) * self._rate)
+            due = self._first + int((time.monotonic() - self._began) * self._rate)
             stamp = time.time_ns() // 1_000_000
             for number in range(self.made, due):
                 _send(self._producer, self._topic, self._value(number, stamp), number % self._partitions)
@@ -121,6 +123,10 @@ class Trickle(threading.Thread):
             self._producer.poll(0)
             self._over.wait(0.002)
         self._producer.flush()
+
+    def go_on(self, rate: int) -> None:
+        """From now on so many a second."""
+        self._began, self._first, self._rate = time.monotonic(), self.made, rate
 
     def between(self, begin_ms: float, end_ms: float) -> range:
         """The numbers of the records that were made from then until before then."""

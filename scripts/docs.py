@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Collection
 
+from scripts import dashboard
 from scripts.rooms import ROOT, design
 
 from forebay.blackboard.options import BLACKBOARD, OWN
@@ -38,8 +39,7 @@ def _rows(table: OptionTable) -> list[str]:
         secret = " Secret." if option.secret else ""
         env = f" From `{option.env}` if not given." if option.env else ""
         example = f"`{option.example}`" if option.example else ""
-        kept = "" if option.acts else " Checked and kept; this version does not act on it yet."
-        about = option.description[0].upper() + option.description[1:] + "." + secret + env + kept
+        about = option.description[0].upper() + option.description[1:] + "." + secret + env
         lines.append(
             f"| `{option.name}` | {_cell(kind)} | {_cell(default)} | {_cell(about)} | {_cell(example)} |"
         )
@@ -166,6 +166,7 @@ PAGES = {
         POOL, "AgentKeywords", "forebay.blackboard.Orchestrator", [*OWN, "group_id", "workers", "order"]
     ),
     "DESIGN.md": lambda: design((ROOT / "DESIGN.md").read_text()),
+    str(dashboard.PATH.relative_to(ROOT)): dashboard.text,
 }
 
 

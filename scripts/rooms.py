@@ -16,15 +16,15 @@ SOURCES = ROOT / "src" / "forebay"
 
 # Modules that stand by themselves beside the rooms; any room may use them.
 BASE = (
-    "masking", "errors", "options", "keywords", "column_types", "expression", "partial", "program", "patience", "backoff", "pace",
-    "files", "locks", "cache", "sqlite", "home_tables", "threads", "tables",
+    "masking", "hiding", "error_base", "errors", "options", "keywords", "column_types", "expression", "partial", "program", "patience", "backoff", "pace",
+    "object_path", "files", "locks", "cache", "sqlite", "home_tables", "threads", "tables", "actors",
 )  # fmt: skip
 
 # A room imports only from rooms before it.
 ORDER = (
     "base", "telemetry", "sql", "registry", "formats", "connectors", "native", "kafka", "deadletter", "pool", "testing",
     "blackboard", "source", "catalog", "views", "answers", "jvm", "runtime", "devstack", "project", "forebay",
-    "notebook", "cli", "template", "__main__",
+    "notebook", "web", "cli", "template", "__main__",
 )  # fmt: skip
 
 # Rooms that run where there is no Spark: in a pool, on a blackboard, in a command that only looks.
@@ -36,10 +36,10 @@ WITHOUT_SPARK = (
 # The modules that import PySpark when they run, and there are no others.
 SPARK = frozenset({
     "forebay.source.accounts", "forebay.source.worker_daemon", "forebay.source.datasource", "forebay.source.needed", "forebay.source.spark_types",
-    "forebay.source.stream",
-    "forebay.runtime.changelog", "forebay.runtime.collect", "forebay.runtime.events", "forebay.runtime.spark_failures",
+    "forebay.source.control", "forebay.source.stream", "forebay.source.versions",
+    "forebay.runtime.changelog", "forebay.runtime.clusters", "forebay.runtime.collect", "forebay.runtime.events", "forebay.runtime.image", "forebay.runtime.spark_failures",
     "forebay.runtime.progress", "forebay.runtime.query", "forebay.runtime.shared_read", "forebay.runtime.shared_reads",
-    "forebay.runtime.spark", "forebay.runtime.spark_refusals", "forebay.runtime.stream_run", "forebay.runtime.views",
+    "forebay.runtime.snapshots", "forebay.runtime.spark", "forebay.runtime.spark_refusals", "forebay.runtime.stream_run", "forebay.runtime.views",
 })  # fmt: skip
 
 # These name PySpark's classes in annotations alone, under TYPE_CHECKING.

@@ -24,20 +24,20 @@ def forget_what_was_said() -> None:
 
 def forbid_the_plain_reader(monkeypatch: pytest.MonkeyPatch) -> None:
     """The native reader hands over to the plain one in silence: who tests the former must not read with the latter."""
-    monkeypatch.delattr("forebay.kafka.connector._read_plain")
+    monkeypatch.delattr("forebay.kafka.reading._read_plain")
 
 
 def watch_the_plain_reader(monkeypatch: pytest.MonkeyPatch, look: Callable[[Any], None]) -> None:
     """Shows the ranges that the native reader leaves to the plain one."""
-    from forebay.kafka import connector
+    from forebay.kafka import reading
 
-    plain = connector._read_plain
+    plain = reading._read_plain
 
     def watched(ranges: Any, *rest: Any) -> Any:
         look(ranges)
         return plain(ranges, *rest)
 
-    monkeypatch.setattr(connector, "_read_plain", watched)
+    monkeypatch.setattr(reading, "_read_plain", watched)
 
 
 def parse_exactly(decoder: Any) -> None:
@@ -62,7 +62,7 @@ def end_query(session: Any, view: str) -> None:
 
 def starts_of(session: Any, statement: Any, sources: list[str]) -> Any:
     """Where a view would start, written down without a Spark to run it."""
-    starts, _ = session._views._starts(statement, sources)
+    starts, _ = session._views._starts.of(statement, sources)
     return starts
 
 
@@ -102,7 +102,7 @@ def reader_of(letters: Any) -> Any:
 
 def alone(letters: Any, what: str) -> AbstractContextManager[None]:
     """Another process at the same letters, for as long as a test likes."""
-    held: AbstractContextManager[None] = letters._alone(what)
+    held: AbstractContextManager[None] = letters.alone(what)
     return held
 
 

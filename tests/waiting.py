@@ -9,12 +9,12 @@ from collections.abc import Callable
 from typing import Any
 
 
-def eventually(condition: Callable[[], Any], what: str, timeout: float = 30) -> Any:
+def eventually(condition: Callable[[], Any], what: str, timeout: float = 30, pause: float = 0.02) -> Any:
     """Wait until a condition is truthy, and return what it returned."""
     deadline = time.monotonic() + timeout
     while not (found := condition()):
         assert time.monotonic() < deadline, f"not within {timeout} s: {what}"
-        time.sleep(0.02)
+        time.sleep(pause)
     return found
 
 

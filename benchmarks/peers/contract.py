@@ -45,6 +45,7 @@ class Task:
     heap: str = "2g"
     sample_s: float | None = None  # how often to look at the memory of Python workers
     live_s: float | None = None  # read a topic that grows for so long, and tell how old records are when seen
+    warm_file: str = ""  # of a topic that grows: made when the peer is warm, and what follows counts
     own: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -72,6 +73,8 @@ class Outcome:
     cpu: Mapping[str, float]  # CPU seconds of the peer's process tree, by program
     samples: tuple[Sample, ...] = ()
     ages_ms: tuple[float, ...] = ()  # of the records of a live topic, when the sink had them
+    batch_ms: tuple[float, ...] = ()  # of its micro-batches, from one's end to the next one's
+    memory: tuple[int, ...] = ()  # of the whole process tree, in bytes, now and then
 
     @property
     def cpu_s(self) -> float:
@@ -89,7 +92,15 @@ class Outcome:
     def from_json(text: str) -> Outcome:
         raw = json.loads(text)
         samples = tuple(Sample(**sample) for sample in raw["samples"])
-        return Outcome(**raw | {"samples": samples, "ages_ms": tuple(raw["ages_ms"])})
+        return Outcome(
+            **raw
+            | {
+                "samples": samples,
+                "ages_ms": tuple(raw["ages_ms"]),
+                "batch_ms": tuple(raw["batch_ms"]),
+                "memory": tuple(raw["memory"]),
+            }
+        )
 
 
 def serve(measure: Callable[[Task], Outcome]) -> None:

@@ -24,8 +24,9 @@ class ForebaySql:
         self._opening = opening
         self.db = forebay.connect(
             home=Path(opening.work) / "home",
-            master=opening.master,
+            master=str(opening.own.get("master", opening.master)),
             spark_conf={"spark.driver.memory": opening.heap},
+            storage=opening.own.get("storage"),
         )
 
     def read(self, reading: Reading) -> Answer:

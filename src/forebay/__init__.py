@@ -15,6 +15,7 @@ if TYPE_CHECKING:
         Orchestrator,
         RetryPolicy,
     )
+    from forebay.connectors.contract import HealthStatus
     from forebay.deadletter.letter import Letter
     from forebay.deadletter.letters import DeadLetters
     from forebay.deadletter.recovery import RecoveryReport
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from forebay.pool import PartitionStats, Pool, PoolStats, Record
     from forebay.runtime.results import Result
     from forebay.runtime.session import Session, connect
+    from forebay.runtime.source_metrics import SourceMetrics
     from forebay.runtime.spark import register
     from forebay.runtime.status import QueryStatus, SourceLag, SourceStatus
     from forebay.views.changes import Subscription
@@ -37,6 +39,7 @@ __all__ = [
     "DevStack",
     "FilterConfig",
     "ForebayError",
+    "HealthStatus",
     "KafkaBlackboardStore",
     "Letter",
     "Orchestrator",
@@ -51,6 +54,7 @@ __all__ = [
     "RetryPolicy",
     "Session",
     "SourceLag",
+    "SourceMetrics",
     "SourceStatus",
     "Subscription",
     "connect",
@@ -66,6 +70,7 @@ _HOMES = {
     "DevStack": "forebay.devstack",
     "FilterConfig": "forebay.blackboard",
     "ForebayError": "forebay.errors",
+    "HealthStatus": "forebay.connectors.contract",
     "KafkaBlackboardStore": "forebay.blackboard",
     "Letter": "forebay.deadletter.letter",
     "Orchestrator": "forebay.blackboard",
@@ -81,6 +86,7 @@ _HOMES = {
     "RetryPolicy": "forebay.blackboard",
     "Session": "forebay.runtime.session",
     "SourceLag": "forebay.runtime.status",
+    "SourceMetrics": "forebay.runtime.source_metrics",
     "SourceStatus": "forebay.runtime.status",
     "Subscription": "forebay.views.changes",
     "connect": "forebay.runtime.session",

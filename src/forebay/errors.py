@@ -22,6 +22,7 @@
     ├── ConnectorError               FB3000
     │   ├── UnreachableError         FB3001  retryable; exit code 3
     │   ├── AuthError                FB3002  exit code 3
+    │   │   └── MissingAclError      FB3020  logged in, but not allowed this: the kafka-acls line
     │   ├── UnknownTopicError        FB3003
     │   ├── OffsetOutOfRangeError    FB3004  records are gone: which ones
     │   ├── TopicRecreatedError      FB3005
@@ -33,7 +34,9 @@
     │   ├── SchemaChangedError       FB3011  records have another schema than the source takes
     │   ├── NewFieldsError           FB3012  they have fields that are to become columns
     │   ├── DeadLetterError          FB3013  a dead letter cannot be written
-    │   └── WrongProtocolError       FB3014  who answers at the address speaks something else; exit code 3
+    │   ├── WrongProtocolError       FB3014  who answers at the address speaks something else; exit code 3
+    │   ├── GroupInUseError          FB3015  somebody else is a member of the source's group
+    │   └── PartitionsLostError      FB3016  the group gave partitions of a batch to another process; retryable
     ├── RuntimeFailure               FB4000
     │   ├── QueryFailedError         FB4001
     │   ├── WaitTimeoutError         FB4002  exit code 4
@@ -47,23 +50,38 @@
     │   ├── ReplayFailedError        FB4010  dead letters that could not be sent again
     │   ├── ChangesGoneError         FB4011  changes of a view that are not kept any more
     │   ├── SumOverflowError         FB4012  a sum of a group is beyond its type
+    │   ├── SourcePausedError        FB4015  nothing is read of it until it is resumed
+    │   ├── DiskFullError            FB4018  a disk that must be written to is full; retryable
     │   ├── PoolHaltedError          FB4020  more records of a pool have failed than it bears
     │   ├── HandlerTimeoutError      FB4021  a pool's handler took too long; retryable
     │   ├── TransactionError         FB4022  a pool's transaction cannot go on
     │   ├── PoolStateError           FB4023  a verb of a pool called out of order
-    │   └── OutputError              FB4024  what a handler of a pool has sent cannot be written
+    │   ├── OutputError              FB4024  what a handler of a pool has sent cannot be written
+    │   ├── StorageError             FB4025  an object store does not do what it is asked for; retryable
+    │   ├── WorkerVersionError       FB4030  a worker of the cluster has other versions than the driver
+    │   ├── WorkerSetupError         FB4031  a worker of the cluster has no Forebay, or no Python for it
+    │   ├── NotSharedError           FB4032  a worker does not see a folder that it must write into
+    │   └── ArchiveError             FB4033  an environment cannot be packed, or the archive is for another one
     ├── StackError                   FB5000  the embedded broker and registry
     │   ├── JavaMissingError         FB5001
     │   ├── DownloadError            FB5002  retryable; exit code 3
     │   ├── ChecksumError            FB5003
     │   ├── StackStartError          FB5004
     │   └── StackNotRunningError     FB5005
-    └── BlackboardError              FB7000
-        ├── ArtifactError            FB7001  nothing that a blackboard can hold
-        ├── BlackboardTopicError     FB7002  a topic is kept in a way that would lose artifacts
-        ├── IndexBehindError         FB7003  the local index does not get where a reader wants it; retryable
-        ├── FencedError              FB7004  another program has this one's transactional id
-        └── StoreClosedError         FB7005
+    ├── BlackboardError              FB7000
+    │   ├── ArtifactError            FB7001  nothing that a blackboard can hold
+    │   ├── BlackboardTopicError     FB7002  a topic is kept in a way that would lose artifacts
+    │   ├── IndexBehindError         FB7003  the local index does not get where a reader wants it; retryable
+    │   ├── FencedError              FB7004  another program has this one's transactional id
+    │   └── StoreClosedError         FB7005
+    └── DashboardError               FB8000
+        ├── ReadOnlyError            FB8001  the dashboard was started with --read-only
+        ├── NeedsSessionError        FB8002  takes a session, and this process has none
+        ├── NotLoggedInError         FB8003  a token is needed, or it is a wrong one; exit code 3
+        ├── RefusedRequestError      FB8004  of another host, another page, or not meant for us
+        ├── BadRequestError          FB8005  what a request says makes no sense
+        ├── ExtraMissingError        FB8006  an optional package is not installed
+        └── AttachError              FB8007  the dashboard that a command was attached to did not do it; exit code 3
 
 Codes are stable: scripts may match on them. An error survives pickling, because it may cross from a
 Spark executor to the driver, and its text starts with its code, because Spark hands it on as text.
@@ -72,48 +90,12 @@ Spark executor to the driver, and its text starts with its code, because Spark h
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
+from forebay.error_base import ForebayError as ForebayError
+from forebay.error_base import Position as Position
+from forebay.error_base import caret
 from forebay.masking import masked
-
-
-@dataclass(frozen=True)
-class Position:
-    """Where in a statement something is wrong: line and column count from 1."""
-
-    line: int
-    column: int
-    length: int = 1
-
-
-class ForebayError(Exception):
-    """Base of all. `remedy` is one line that says what to do next."""
-
-    code: ClassVar[str] = "FB0000"
-    retryable: ClassVar[bool] = False
-    exit_code: ClassVar[int] = 1
-    default_remedy: ClassVar[str] = ""
-
-    def __init__(self, message: str, *, remedy: str = "", **details: Any) -> None:
-        super().__init__(message)
-        self.message = message
-        self.remedy = remedy or self.default_remedy
-        self.details = details
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuild, (type(self), self.message, self.__dict__)
-
-    def __str__(self) -> str:
-        text = f"{self.code}: {self.message}"
-        return f"{text}\n  remedy: {self.remedy}" if self.remedy else text
-
-
-def _rebuild(cls: type[ForebayError], message: str, state: dict[str, Any]) -> ForebayError:
-    error = cls.__new__(cls)
-    Exception.__init__(error, message)
-    error.__dict__.update(state)
-    return error
 
 
 class UnexpectedError(ForebayError):
@@ -151,21 +133,10 @@ class StatementError(ForebayError):
         if not self.position:
             return super().__str__()
         head = f"{self.code}: {self.message} (line {self.position.line}, column {self.position.column})"
-        parts = [head, *_caret(self.statement, self.position)]
+        parts = [head, *caret(self.statement, self.position)]
         if self.remedy:
             parts.append(f"  remedy: {self.remedy}")
         return "\n".join(parts)
-
-
-def _caret(statement: str, position: Position) -> list[str]:
-    lines = statement.splitlines()
-    if not 1 <= position.line <= len(lines):
-        return []
-    line = lines[position.line - 1]
-    gutter = f"  {position.line} | "
-    # Tabs keep their width under the caret only when they are repeated there.
-    lead = "".join("\t" if char == "\t" else " " for char in line[: position.column - 1])
-    return [gutter + line, " " * (len(gutter) - 2) + "| " + lead + "^" * max(1, position.length)]
 
 
 class SqlSyntaxError(StatementError):
@@ -268,6 +239,11 @@ class AuthError(ConnectorError):
     default_remedy = "check the user name, the password and the security settings; this is not retried"
 
 
+class MissingAclError(AuthError):
+    code = "FB3020"
+    default_remedy = "allow it with kafka-acls; this is not retried"
+
+
 class UnknownTopicError(ConnectorError):
     code = "FB3003"
     exit_code = 2
@@ -365,6 +341,19 @@ class WrongProtocolError(ConnectorError):
     default_remedy = "check the address and 'kafka.security.protocol'; this is not retried"
 
 
+class GroupInUseError(ConnectorError):
+    code = "FB3015"
+    default_remedy = (
+        "give this source a group.id of its own; or, to divide the partitions with others, set group.mode = 'shared' in "
+        "each of them"
+    )
+
+
+class PartitionsLostError(ConnectorError):
+    code = "FB3016"
+    retryable = True
+
+
 class RuntimeFailure(ForebayError):
     code = "FB4000"
 
@@ -431,6 +420,19 @@ class ChangesGoneError(RuntimeFailure):
     default_remedy = "subscribe anew: the first answer is the view as it is now"
 
 
+class SourcePausedError(RuntimeFailure):
+    code = "FB4015"
+
+
+class DiskFullError(RuntimeFailure):
+    code = "FB4018"
+    retryable = True
+    default_remedy = (
+        "make room on the disk of the session's home, its tables and Spark's temporary files: the query is tried again by "
+        "itself, and goes on where it stood"
+    )
+
+
 class PoolHaltedError(RuntimeFailure):
     code = "FB4020"
     default_remedy = (
@@ -461,6 +463,38 @@ class OutputError(RuntimeFailure):
         "send bytes or text to a topic that is there, and no more than it takes: its max.message.bytes, and "
         "'kafka.message.max.bytes' of the pool"
     )
+
+
+class StorageError(RuntimeFailure):
+    code = "FB4025"
+    retryable = True
+
+
+class WorkerVersionError(RuntimeFailure):
+    code = "FB4030"
+    default_remedy = "give the workers what the driver has: forebay pack -o forebay-env.tar.gz, then --archive forebay-env.tar.gz"
+
+
+class WorkerSetupError(RuntimeFailure):
+    code = "FB4031"
+    default_remedy = (
+        "give the workers what the driver has: forebay pack -o forebay-env.tar.gz, then --archive forebay-env.tar.gz; "
+        "or install the same environment at the same path on every worker"
+    )
+
+
+class NotSharedError(RuntimeFailure):
+    code = "FB4032"
+    default_remedy = (
+        "tables must be where all machines of the cluster reach them: a home on a volume that every worker mounts at the "
+        "same path, or storage = 's3://…'; what the topics hold is read again from where the view stands"
+    )
+
+
+class ArchiveError(RuntimeFailure):
+    code = "FB4033"
+    exit_code = 2
+    default_remedy = "make it anew, with the Python that runs the driver: forebay pack"
 
 
 class StackError(ForebayError):
@@ -525,6 +559,48 @@ class FencedError(BlackboardError):
 class StoreClosedError(BlackboardError):
     code = "FB7005"
     default_remedy = "make a new one"
+
+
+class DashboardError(ForebayError):
+    code = "FB8000"
+
+
+class ReadOnlyError(DashboardError):
+    code = "FB8001"
+    default_remedy = "start the dashboard without --read-only to change something with it"
+
+
+class NeedsSessionError(DashboardError):
+    code = "FB8002"
+    default_remedy = "start the dashboard with the pipeline: forebay run --ui; or attach to one that was: forebay sql --attach URL"
+
+
+class NotLoggedInError(DashboardError):
+    code = "FB8003"
+    exit_code = 3
+    default_remedy = (
+        "give the token: Authorization: Bearer …, or FOREBAY_UI_TOKEN for a command with --attach; "
+        "who started the dashboard has it"
+    )
+
+
+class RefusedRequestError(DashboardError):
+    code = "FB8004"
+
+
+class BadRequestError(DashboardError):
+    code = "FB8005"
+    exit_code = 2
+
+
+class ExtraMissingError(DashboardError):
+    code = "FB8006"
+    exit_code = 2
+
+
+class AttachError(DashboardError):
+    code = "FB8007"
+    exit_code = 3
 
 
 def all_errors() -> dict[str, type[ForebayError]]:

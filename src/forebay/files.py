@@ -8,10 +8,14 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any
+from typing import IO, Any, Generic, TypeVar
+
+from forebay.object_path import ObjectPath, TablePath
+
+T = TypeVar("T")
 
 
 class Draft:
@@ -55,24 +59,34 @@ class Draft:
             self.discard()
 
 
-def write_whole(path: Path, data: bytes, *, durable: bool = True) -> None:
+def write_whole(path: TablePath, data: bytes, *, durable: bool = True) -> None:
     """A file that is there wholly or not at all; if durable, it is still there after a power failure."""
+    if isinstance(path, ObjectPath):
+        path.write_bytes(data)
+        return
     with Draft(path, durable=durable) as draft:
         draft.file.write(data)
 
 
-def persist(files: Iterable[Path]) -> None:
-    """Force files that others have written to the disk, then the names that they have in their folders."""
+def persist(files: Iterable[TablePath]) -> None:
+    """Force files that others have written to the disk, then the names that they have in their folders.
+
+    What is in an object store is durable since it is there.
+    """
     folders: set[Path] = set()
     for file in files:
+        if isinstance(file, ObjectPath):
+            continue
         _sync(file)
         folders.add(file.parent)
     for folder in folders:
         _sync(folder)
 
 
-def make_folder(path: Path, mode: int = 0o777) -> None:
+def make_folder(path: TablePath, mode: int = 0o777) -> None:
     """A folder, and those above it, whose names are on the disk. One that is there already is left as it is."""
+    if isinstance(path, ObjectPath):
+        return
     missing = [folder for folder in (path, *path.parents) if not folder.exists()]
     path.mkdir(parents=True, exist_ok=True, mode=mode)
     for folder in reversed(missing):
@@ -85,3 +99,24 @@ def _sync(path: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+class FollowedFile(Generic[T]):
+    """A file that others write, read again when it is another one."""
+
+    def __init__(self, path: Path, read: Callable[[Path], T], missing: T) -> None:
+        self.path = path
+        self._read = read
+        self._missing = missing
+        self._known: tuple[tuple[int, int, int], T] | None = None
+
+    def read(self) -> T:
+        """What it says now; `missing` if it is not there."""
+        try:
+            seen = self.path.stat()
+            stamp = (seen.st_ino, seen.st_mtime_ns, seen.st_size)
+            if self._known is None or self._known[0] != stamp:
+                self._known = (stamp, self._read(self.path))
+        except FileNotFoundError:
+            return self._missing
+        return self._known[1]

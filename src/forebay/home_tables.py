@@ -84,7 +84,60 @@ def _counted(db: sqlite3.Connection) -> None:
     _complete_intents(db)
 
 
-STEPS: tuple[Step, ...] = (_counted,)
+def _bytes(db: sqlite3.Connection) -> None:
+    """Version 2: how many bytes were read."""
+    for table in ("totals", "batches"):
+        db.execute(f"ALTER TABLE {table} ADD COLUMN bytes INTEGER NOT NULL DEFAULT 0")
+
+
+def _events(db: sqlite3.Connection) -> None:
+    """Version 3: one history of all that happens, states among them. `name` is of a source or a view."""
+    db.execute(
+        "CREATE TABLE events (id INTEGER PRIMARY KEY, at_ms INTEGER NOT NULL, name TEXT NOT NULL, kind TEXT NOT NULL, "
+        "state TEXT, message TEXT NOT NULL)"
+    )
+    db.execute("CREATE INDEX events_by_name ON events (name, id)")
+    db.execute(
+        "INSERT INTO events (at_ms, name, kind, state, message) "
+        "SELECT at_ms, view, 'state', state, message FROM status_history ORDER BY id"
+    )
+    db.execute("DROP TABLE status_history")
+
+
+def _letter_history(db: sqlite3.Connection) -> None:
+    """Version 4: all that became of a letter, and by whom. Triggers write it, so that an older version does, too.
+
+    The index of letters follows it by its number. A letter that is reopened has no outcome any more: it is open.
+    """
+    db.execute(
+        "CREATE TABLE dead_letter_history (id INTEGER PRIMARY KEY AUTOINCREMENT, source TEXT NOT NULL, topic TEXT NOT NULL, "
+        'partition INTEGER NOT NULL, "offset" INTEGER NOT NULL, topic_id TEXT NOT NULL, mark TEXT NOT NULL, '
+        "state TEXT NOT NULL, at_ms INTEGER NOT NULL, reason TEXT, replay_id TEXT, target_topic TEXT, "
+        "target_partition INTEGER, target_offset INTEGER, actor TEXT)"
+    )
+    db.execute(
+        'CREATE INDEX dead_letter_history_of ON dead_letter_history (source, topic, partition, "offset")'
+    )
+    names = (
+        'source, topic, partition, "offset", topic_id, mark, state, at_ms, reason, replay_id, target_topic, '
+        "target_partition, target_offset"
+    )
+    new = ", ".join(f"NEW.{name.strip()}" for name in names.split(","))
+    into = f"INSERT INTO dead_letter_history ({names})"  # our own names
+    db.execute(f"{into} SELECT {names} FROM dead_letter_outcomes ORDER BY at_ms")  # noqa: S608
+    for event in ("INSERT", "UPDATE"):
+        db.execute(
+            f"CREATE TRIGGER dead_letter_{event.lower()} AFTER {event} ON dead_letter_outcomes "
+            f"BEGIN {into} VALUES ({new}); END"
+        )
+    db.execute(
+        "CREATE TRIGGER dead_letter_delete AFTER DELETE ON dead_letter_outcomes BEGIN "
+        f"{into} VALUES (OLD.source, OLD.topic, OLD.partition, OLD.\"offset\", OLD.topic_id, OLD.mark, 'open', "
+        "CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER), NULL, NULL, NULL, NULL, NULL); END"
+    )
+
+
+STEPS: tuple[Step, ...] = (_counted, _bytes, _events, _letter_history)
 
 
 def lose(db: sqlite3.Connection, view: str, source: str, spans: Iterable[Lost]) -> None:

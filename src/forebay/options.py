@@ -47,7 +47,6 @@ class Option:
     example: str = ""
     required: bool = False
     secret: bool = False
-    acts: bool = True  # False: checked and kept, but nothing of this version looks at it
     env: str = ""
     since: str = "0.1.0"
 
@@ -198,10 +197,6 @@ class Options(Mapping[str, Any]):
 
     def __len__(self) -> int:
         return len(self._values)
-
-    def without_effect(self) -> list[str]:
-        """The given options that this version keeps but does not act on: a user must know."""
-        return [key for key in self.given if (option := self.table.get(key)) and not option.acts]
 
     def passed_through(self) -> dict[str, str]:
         """The pass-through keys without their prefix."""

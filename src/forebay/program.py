@@ -46,11 +46,15 @@ class GroupPart:
 
 @dataclass(frozen=True)
 class GroupWindow:
-    """Of TUMBLE: which key is the window's start, whose time it is in, and how long it is."""
+    """Which key is the window's start, whose time it is in, how long it is, and how far it is to the next one.
+
+    The key is the start of the newest window that a row is in. Of HOP it is in those before it, too, that are not over yet.
+    """
 
     key: str
     time: Expression
     size_us: int
+    slide_us: int
 
 
 @dataclass(frozen=True)
@@ -81,7 +85,9 @@ class Grouping:
         parts = [
             [part.name, part.function, _plain(part.argument), plain_type(part.type)] for part in self.parts
         ]
-        window = self.window and [self.window.key, self.window.time.as_plain(), self.window.size_us]
+        window = self.window and [
+            self.window.key, self.window.time.as_plain(), self.window.size_us, self.window.slide_us,
+        ]  # fmt: skip
         return json.dumps({
             "where": _plain(self.where), "keys": _plain_named(self.keys), "parts": parts,
             "outputs": _plain_named(self.outputs), "window": window,
@@ -102,8 +108,8 @@ def program_from_json(text: str) -> Program:
     )
     window = None
     if found["window"]:
-        key, time, size_us = found["window"]
-        window = GroupWindow(key, Expression.of_plain(time), size_us)
+        key, time, size_us, *slide_us = found["window"]  # before there was HOP, it had no slide
+        window = GroupWindow(key, Expression.of_plain(time), size_us, *(slide_us or [size_us]))
     return Grouping(where, _named_of_plain(found["keys"]), parts, outputs, window)
 
 

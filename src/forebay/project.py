@@ -3,6 +3,7 @@
     home = ".forebay"            # relative to the file, wherever below it a command is typed
     brokers = "dev"              # the broker of `forebay dev up`; or host:port, …
     registry = "dev"
+    kafka_config = "client.properties"   # how the commands log in
 
     [profiles.production]        # `--profile production`: these instead of those above
     brokers = "${PRODUCTION_BROKERS}"
@@ -37,7 +38,13 @@ FILE = "forebay.toml"
 DEV = "dev"
 LOCAL = "localhost:9092"
 PROFILES = "profiles"
-VARIABLES = {"home": "FOREBAY_HOME", "brokers": "KAFKA_BOOTSTRAP_SERVERS", "registry": "SCHEMA_REGISTRY_URL"}
+VARIABLES = {
+    "home": "FOREBAY_HOME",
+    "brokers": "KAFKA_BOOTSTRAP_SERVERS",
+    "kafka_config": "FOREBAY_KAFKA_CONFIG",
+    "registry": "SCHEMA_REGISTRY_URL",
+    "storage": "FOREBAY_STORAGE",
+}
 """The environment variable that each key is the default of."""
 
 PROJECT = OptionTable(
@@ -47,8 +54,12 @@ PROJECT = OptionTable(
                "`FOREBAY_HOME` comes first", example=".forebay"),
         Option("brokers", TEXT, "host:port, separated by commas; `dev` is the broker of `forebay dev up`; "
                "`KAFKA_BOOTSTRAP_SERVERS` comes first", example="localhost:9092"),
+        Option("kafka_config", TEXT, "a properties file with the client settings of the commands, relative to the file: "
+               "`security.protocol`, `sasl.*`, `ssl.*`; `FOREBAY_KAFKA_CONFIG` comes first", example="client.properties"),
         Option("registry", TEXT, "the schema registry's address, without user and password; `dev` is that of "
                "`forebay dev up`; `SCHEMA_REGISTRY_URL` comes first", example="http://localhost:8081"),
+        Option("storage", TEXT, "where the tables of new views are, `s3://bucket/prefix`, with credentials from the environment; "
+               "in the home unless given; `FOREBAY_STORAGE` comes first", example="s3://lake/forebay"),
     ),
 )  # fmt: skip
 
@@ -75,7 +86,7 @@ class Project:
                 option=key,
                 remedy=error.remedy,
             ).at(self._place(key), self.text) from None
-        if key == "home":
+        if key in ("home", "kafka_config"):
             return str(self.path.parent / Path(value).expanduser())
         if value == DEV:
             return _dev(key)

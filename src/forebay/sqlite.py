@@ -3,11 +3,28 @@
 from __future__ import annotations
 
 import sqlite3
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 Step = Callable[[sqlite3.Connection], None]
 """What brings a file of one version to the next; runs inside a transaction."""
+
+
+WAL_S = 30.0  # as long as other statements wait for a lock
+
+
+def write_ahead(db: sqlite3.Connection) -> None:
+    """Let others read while one writes. SQLite's own time-out does not cover this, though a new file may be locked."""
+    deadline = time.monotonic() + WAL_S
+    while True:
+        try:
+            db.execute("PRAGMA journal_mode=WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error) or time.monotonic() > deadline:
+                raise
+            time.sleep(0.02)
 
 
 def migrate(db: sqlite3.Connection, steps: Sequence[Step]) -> None:

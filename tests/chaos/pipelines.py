@@ -11,8 +11,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
+from deltalake import DeltaTable
 from sessions import checkpoint_of
 from waiting import eventually
+
+from forebay.views.paths import paths_of
 
 DAEMONS = {
     "pyspark.daemon",
@@ -116,3 +119,8 @@ def pipelines(script: Path, home: Path, logs: Path, *, view: str = "plain") -> I
         for pipeline in started:
             if pipeline.process.poll() is None:
                 pipeline.kill(whole_group=True)
+
+
+def table_of(home: Path, view: str) -> DeltaTable:
+    """As everybody reads it, wherever it is."""
+    return DeltaTable(str(paths_of(home, view).table))

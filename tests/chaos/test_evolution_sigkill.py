@@ -16,8 +16,7 @@ import pytest
 from confluent_kafka.schema_registry import SchemaRegistryClient
 from confluent_kafka.schema_registry.avro import AvroSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
-from deltalake import DeltaTable
-from pipelines import UNTIL_CAUGHT_UP, pipelines
+from pipelines import UNTIL_CAUGHT_UP, pipelines, table_of
 from support import Cluster, Stack
 
 KILLS = int(os.environ.get("FOREBAY_CHAOS_EVOLUTIONS", "1"))
@@ -74,7 +73,7 @@ def test_new_fields_become_columns_for_every_record_however_often_the_driver_is_
             pipeline.kill(whole_group=kill % 2 == 0)
         start(*UNTIL_CAUGHT_UP).finish()
     names = [field["name"] for field in writer.fields]
-    table = DeltaTable(str(home / "views" / "plain" / "table")).to_pyarrow_table()
+    table = table_of(home, "plain").to_pyarrow_table()
     assert table.schema.names == names
     found = sorted(table.to_pylist(), key=lambda row: row["id"])
     assert found == [{name: row.get(name) for name in names} for row in writer.rows]

@@ -18,8 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from deltalake import DeltaTable
-from pipelines import UNTIL_CAUGHT_UP, last, pipelines
+from pipelines import UNTIL_CAUGHT_UP, last, pipelines, table_of
 from sessions import checkpoint_of
 from support import Cluster, unique
 
@@ -170,7 +169,7 @@ def test_good_records_are_there_once_and_every_bad_one_has_its_letter_whoever_is
     try:
         errors = {each.source_name: each for each in catalog.source_errors()}
         for form, dlq in dlqs.items():
-            table = DeltaTable(str(home / "views" / f"{form}_v" / "table")).to_pyarrow_table()
+            table = table_of(home, f"{form}_v").to_pyarrow_table()
             assert sorted(table["id"].to_pylist()) == [n for n in range(RECORDS) if n % 10], form
             found: dict[tuple[str, int, int], Letter] = {}
             for letter in cluster.letters(dlq):

@@ -23,9 +23,9 @@ from waiting import eventually, until
 
 from forebay.pool import Pool, Record
 
-KILLS = int(os.environ.get("FOREBAY_CHAOS_POOL_KILLS", "8"))
+KILLS = int(os.environ.get("FOREBAY_CHAOS_POOL_KILLS", "4"))
 RECORDS = int(os.environ.get("FOREBAY_CHAOS_POOL_RECORDS", "20000"))
-STORM_S = float(os.environ.get("FOREBAY_CHAOS_POOL_STORM_S", "20"))
+STORM_S = float(os.environ.get("FOREBAY_CHAOS_POOL_STORM_S", "10"))
 MEMBERS = int(os.environ.get("FOREBAY_CHAOS_POOL_MEMBERS", "4"))
 SEED = int(os.environ.get("FOREBAY_CHAOS_SEED", str(random.randrange(1_000_000))))
 

@@ -23,7 +23,7 @@ from waiting import eventually
 from forebay.deadletter.identity import Identity
 from forebay.deadletter.letter import Letter
 
-KILLS = int(os.environ.get("FOREBAY_CHAOS_KILLS", "4"))
+KILLS = int(os.environ.get("FOREBAY_CHAOS_KILLS", "2"))
 SEED = int(os.environ.get("FOREBAY_CHAOS_SEED", str(random.randrange(1_000_000))))
 LETTERS = 2_000 + 5_000 * KILLS  # some transactions for each kill, and some for the end
 LATER_S = 0.4  # every other kill: within this time after the first transaction of a run

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import socket
 from collections.abc import Callable, Iterator
 from typing import Protocol
@@ -121,7 +122,7 @@ def feed(db: Session, cluster: Cluster) -> Iterator[tuple[str, sessions.Send]]:
     db.execute(f"DROP SOURCE {source} CASCADE")
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
     """A broker that asks who is there."""
     with guarded_cluster(tmp_path_factory.mktemp("guarded")) as running:
@@ -156,3 +157,13 @@ def spans(monkeypatch: pytest.MonkeyPatch) -> InMemorySpanExporter:
     monkeypatch.setattr(trace, "get_tracer_provider", lambda: provider)
     monkeypatch.setattr(trace, "get_tracer", lambda name: provider.get_tracer(name))
     return exporter
+
+
+@pytest.fixture
+def said(caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]) -> Iterator[Callable[[], str]]:
+    """All that was logged or printed, by the client library too, which keeps to a log of its own."""
+    caplog.set_level(logging.DEBUG)
+    client_log = logging.getLogger("forebay.kafka.client")
+    client_log.addHandler(caplog.handler)
+    yield lambda: caplog.text + "".join(capfd.readouterr())
+    client_log.removeHandler(caplog.handler)

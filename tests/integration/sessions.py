@@ -29,7 +29,7 @@ Send = Callable[..., None]
 """Writes records to a source's topic, and waits until its views have them."""
 
 
-def connect(home: Path) -> forebay.Session:
+def connect(home: Path, **more: Any) -> forebay.Session:
     """A session on the Spark of this process, which goes on when the session ends.
 
     Its JVM takes ten seconds to start, and is slow for longer: some fifty tests need not each pay that. What a
@@ -37,7 +37,7 @@ def connect(home: Path) -> forebay.Session:
     """
     if not sparks.is_running():
         sparks.start("local[2]", SPARK, Path(tempfile.gettempdir()) / f"forebay-tests-{os.getpid()}")
-    return forebay.connect(home=home, master="local[2]", spark_conf=SPARK)
+    return forebay.connect(home=home, master="local[2]", spark_conf=SPARK, **more)
 
 
 def name(prefix: str) -> str:

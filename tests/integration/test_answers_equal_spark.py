@@ -75,7 +75,7 @@ def _at(rows: list[tuple[Any, ...]], keys: tuple[int, ...]) -> list[tuple[Any, .
 
 
 # To make a failing example smaller takes Spark minutes, and the queries are short as they are.
-@settings(phases=[Phase.explicit, Phase.generate])
+@settings(phases=[Phase.explicit, Phase.generate], max_examples=settings().max_examples // 3)
 @given(TABLES, TABLES, QUERIES)
 def test_random_queries_over_random_rows(
     db: forebay.Session, first: pa.Table, second: pa.Table, queries: list[Query]

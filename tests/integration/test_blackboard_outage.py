@@ -7,7 +7,6 @@ import asyncio
 import pytest
 from boards import artifact, board, run
 from support import Cluster, unique
-from test_kafka_outages import LOGGED_IN, SASL
 from waiting import until
 
 from forebay.blackboard import Artifact, Orchestrator
@@ -20,15 +19,16 @@ COUNT = 10
 def test_what_is_published_and_answered_while_the_broker_is_away_is_there_when_it_is_back(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    with DevStack(broker_properties=SASL) as stack:
-        cluster = Cluster(stack, **LOGGED_IN)
-        for name, value in LOGGED_IN.items():
+    with DevStack(security="sasl-ssl") as stack:
+        settings = stack.client_settings()
+        cluster = Cluster(stack, **settings)
+        for name, value in settings.items():
             monkeypatch.setenv("KAFKA_" + name.upper().replace(".", "_"), value)
         monkeypatch.setenv("KAFKA_SASL_PASSWORD", "a wrong one")
         with pytest.raises(AuthError, match="refused") as refused:
             run(board(cluster).start())
         assert "a wrong one" not in str(refused.value)
-        monkeypatch.setenv("KAFKA_SASL_PASSWORD", LOGGED_IN["sasl.password"])
+        monkeypatch.setenv("KAFKA_SASL_PASSWORD", settings["sasl.password"])
 
         async def work() -> None:
             went_away = asyncio.Event()

@@ -54,8 +54,13 @@ def test_spans_and_metrics_say_what_agents_do_and_where(
             assert len(ran) == 3  # one of them twice
             assert all(link.context.span_id in published for span in ran for link in span.links)
             assert all(span.links for span in ran)
-            failed = next(span for span in ran if not span.status.is_ok and span.status.description)
+            failed = next(span for span in ran if not span.status.is_ok)
             assert dict(failed.attributes or {})["error.type"] == "ValueError"
+            letter = sent[f"send {store.topics.dlq('answering')}"]
+            assert letter.context.trace_id in {
+                link.context.trace_id for span in ran if not span.status.is_ok for link in span.links
+            }
+            assert not failed.events  # an error's words may quote the artifact
             return text
 
     text = run(work())

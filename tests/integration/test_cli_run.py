@@ -298,3 +298,30 @@ def test_the_shell_completes_keywords_options_and_names(tmp_path: Path) -> None:
         assert "generated" in complete("SELECT * FROM gen")
         assert "'bootstrap.servers' = " in complete("CREATE SOURCE x FROM KAFKA ('boot")
         assert complete("") == set()
+
+
+def test_run_serves_the_dashboard_of_its_pipeline_and_ends_in_order(cluster: Cluster, tmp_path: Path) -> None:
+    topic = cluster.make_topic(1)
+    cluster.produce(topic, events(range(5)))
+    file = tmp_path / "pipeline.sql"
+    file.write_text(PIPELINE)
+    process = start(
+        tmp_path / "home", "run", str(file), "--ui", "--ui-port", "0", BROKERS=cluster.bootstrap_servers, TOPIC=topic, GROUP=name("ui")
+    )  # fmt: skip
+    assert process.stderr is not None
+    try:
+        url = next(line for line in process.stderr if "dashboard at" in line).split()[-1]
+        asked = lambda path: urllib.request.urlopen(url + path, timeout=20).read().decode()  # noqa: E731
+        assert json.loads(asked("/readyz"))["ready"]
+        eventually(
+            lambda: [each for each in json.loads(asked("/api/views")) if each["records"] == 5],
+            "the view has the records",
+            120,
+        )
+        assert json.loads(asked("/api/overview"))["live"]
+        assert "Forebay" in asked("/")
+        assert "forebay_" in asked("/metrics")
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=60)
+    assert process.returncode == 0

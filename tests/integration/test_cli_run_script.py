@@ -65,7 +65,12 @@ def test_a_select_in_a_script_waits_for_the_views_before_it_and_run_without_a_fi
 
 
 @pytest.mark.parametrize(
-    ("bad", "limit", "code"), [(10, None, 1), (9, None, 0), (9, "80", 1)], ids=["all", "most", "threshold"]
+    ("bad", "limit", "code"),
+    [
+        pytest.param(10, None, 1, id="all", marks=pytest.mark.long),
+        pytest.param(9, None, 0, id="most", marks=pytest.mark.long),
+        pytest.param(9, "80", 1, id="threshold"),
+    ],
 )
 def test_a_run_whose_records_were_rejected_is_no_success(
     tmp_path: Path, cluster: Cluster, bad: int, limit: str | None, code: int

@@ -17,6 +17,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import commands
+import javaproperties
 import psutil
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer
@@ -31,7 +32,7 @@ from forebay.devstack.download import resolve
 from forebay.devstack.ports import HOST, free_ports
 from forebay.devstack.registry_service import RegistryServer
 from forebay.devstack.service import Service
-from forebay.errors import StackNotRunningError, StackStartError
+from forebay.errors import OptionValueError, StackNotRunningError, StackStartError
 
 OWNER = """
 import sys, threading
@@ -182,23 +183,40 @@ def test_data_in_a_folder_of_ones_own_is_kept_and_temporary_data_is_not(tmp_path
         assert "kept" in topics
 
 
-def test_the_client_listener_can_ask_for_a_password() -> None:
-    login = "org.apache.kafka.common.security.plain.PlainLoginModule"
-    properties = {
-        "listener.security.protocol.map": "CLIENT:SASL_PLAINTEXT,INTERNAL:PLAINTEXT,CONTROLLER:PLAINTEXT",
-        "sasl.enabled.mechanisms": "PLAIN",
-        "listener.name.client.plain.sasl.jaas.config": f'{login} required user_ann="secret";',
-    }
-    with DevStack(broker_properties=properties) as stack:
-        client = {
-            "bootstrap.servers": stack.bootstrap_servers,
-            "security.protocol": "SASL_PLAINTEXT",
-            "sasl.mechanism": "PLAIN",
-            "sasl.username": "ann",
-        }
-        assert AdminClient({**client, "sasl.password": "secret"}).list_topics(timeout=10).brokers
+@pytest.mark.parametrize("security", ["mtls", "acl"])
+def test_a_secured_stack_lets_in_who_it_knows_and_nobody_else(security: str, tmp_path: Path) -> None:
+    """sasl-ssl is acl without ACLs; tests of a blackboard run on it."""
+    with DevStack(security=security, data_dir=tmp_path) as stack:
+        stack.create_topic("orders")
+        assert stack.produce("orders", [{"id": 1}]) == 1  # the stack itself may do everything
+        known = {"bootstrap.servers": stack.bootstrap_servers, **stack.client_settings()}
+        assert AdminClient(known).list_topics(timeout=10).brokers
+        files = [
+            path
+            for path in (tmp_path / "broker").rglob("*")
+            if path.suffix in (".key", ".pem", ".json", ".env")
+        ]
+        assert len(files) > 5
+        private = [*files, *(tmp_path / "broker").rglob("*.properties")]
+        assert {oct(path.stat().st_mode & 0o777) for path in private} == {"0o600"}
+        secret = known.get("sasl.password", "no such text")
+        assert secret not in repr(stack) + stack.broker.log.read_text()
         with pytest.raises(KafkaException):
-            AdminClient({**client, "sasl.password": "wrong", "log_level": 0}).list_topics(timeout=3)
+            AdminClient({"bootstrap.servers": known["bootstrap.servers"], "log_level": 0}).list_topics(
+                timeout=2
+            )
+        internal = read_properties(tmp_path)["listeners"].partition("INTERNAL://")[2].partition(",")[0]
+        with pytest.raises(KafkaException):  # nor is there a way round it
+            AdminClient({"bootstrap.servers": internal, "log_level": 0}).list_topics(timeout=2)
+
+
+def read_properties(folder: Path) -> dict[str, str]:
+    return javaproperties.loads((folder / "broker" / "server.properties").read_text())
+
+
+def test_a_word_that_is_no_security_is_refused() -> None:
+    with pytest.raises(OptionValueError, match="sasl-ssl, mtls, acl"):
+        DevStack(security="tls")
 
 
 def test_a_port_in_use_is_said_at_once(stack: DevStack) -> None:
@@ -331,6 +349,10 @@ def test_dev_up_status_logs_and_down_manage_one_stack(tmp_path: Path) -> None:
         assert second["broker"] == told["broker"]
         assert call(second["schema_registry_url"], "GET", "/subjects") == (200, [])
 
+        other = dev("up", "--security", "acl")
+        assert other.returncode == 1
+        assert "the broker runs already, with security off" in " ".join(other.stderr.split())
+        assert "forebay dev up --security acl" in dev("acls", "--list").stderr
         again = dev("up", "-o", "json")
         assert (again.returncode, json.loads(again.stdout)) == (0, second)
         assert "Already up" in again.stderr

@@ -1,7 +1,7 @@
 """README and docs, typed as a reader types them: each page in an empty folder, and once more in the same one.
 
 The first time each output must be the one that the page shows. The second time everything must run again, on the
-topics, sources and views that the first time left.
+topics, sources and views that the first time left; `make test-long` does that with every page, `make test` with one.
 """
 
 from __future__ import annotations
@@ -18,20 +18,32 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient
 from documents import ROOT, blocks_of, pages
-from guarded import PASSWORD, USER, certificate, guarded_broker, set_scram_password
+from guarded import PASSWORD, USER
 from readers import WIDTH, Reader
 from sessions import connect
 from support import QUIET, Cluster, eventually
 
+from forebay.devstack.broker import Broker
+from forebay.devstack.guard import Guard, GuardedListener
+
 SECURE = ROOT / "docs" / "how-to" / "secure-kafka.md"
+# It starts and wipes a stack of its own; that what it allows is enough, test_missing_acls.py proves.
+ACLS = ROOT / "docs" / "how-to" / "secure-brokers.md"
 # Typed in a terminal by test_tutorial.py, with a stack of its own: it begins with starting one, and ends with removing it.
 TUTORIAL = ROOT / "docs" / "tutorial.md"
-PAGES = [
-    path
-    for path in pages()
-    if path not in (SECURE, TUTORIAL) and any(block.runs for block in blocks_of(path))
-]
-CHOSEN = ("KAFKA_BOOTSTRAP_SERVERS", "SCHEMA_REGISTRY_URL", "FOREBAY_HOME", "FOREBAY_PROFILE")
+TWICE = "FOREBAY_LONG" in os.environ
+# It starts executors as processes of their own, which takes a minute. test_cluster.py has a cluster.
+CLUSTERS = ROOT / "docs" / "cluster.md"
+LEFT_OUT = {SECURE, ACLS, TUTORIAL} | (set() if TWICE else {CLUSTERS})
+PAGES = [path for path in pages() if path not in LEFT_OUT and any(block.runs for block in blocks_of(path))]
+AGAIN = ROOT / "docs" / "how-to" / "from-kafka-connect.md"
+CHOSEN = (
+    "KAFKA_BOOTSTRAP_SERVERS",
+    "FOREBAY_KAFKA_CONFIG",
+    "SCHEMA_REGISTRY_URL",
+    "FOREBAY_HOME",
+    "FOREBAY_PROFILE",
+)
 
 
 @dataclass(frozen=True)
@@ -105,7 +117,7 @@ def documented(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Documentati
 
 
 def read_twice(page: Path, folder: Path, environment: dict[str, str], places: dict[str, str]) -> None:
-    for checked in (True, False):
+    for checked in (True, False) if TWICE or page == AGAIN else (True,):
         reader = Reader(folder, environment, places)
         try:
             for block in blocks_of(page):
@@ -130,16 +142,27 @@ def test_every_block_of_a_page_runs_in_an_empty_folder_and_runs_again(
     read_twice(page, folder, documented.environment, documented.places)
 
 
+@pytest.mark.long
+@pytest.mark.timeout(600)
+def test_the_page_about_acls_runs_on_a_stack_of_its_own(folder: Path, tmp_path: Path) -> None:
+    reader = Reader(folder, environment_of(tmp_path / "state"), {})
+    try:
+        for block in blocks_of(ACLS):
+            reader.read(block, checked=True)
+    finally:
+        reader.close()
+
+
 @pytest.mark.timeout(600)
 def test_the_page_about_a_secure_kafka_runs_on_one(folder: Path, tmp_path: Path) -> None:
-    authority = certificate(tmp_path / "broker.p12")
-    own = certificate(tmp_path / "own.p12", signs_itself=True)
-    with guarded_broker(tmp_path / "data", authority.with_suffix(".p12"), own.with_suffix(".p12")) as broker:
-        login = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN"}
-        login |= {"sasl.username": USER, "sasl.password": PASSWORD}
-        cluster = Cluster(broker, **login)
+    guard = Guard(tmp_path / "security", {"CLIENT": GuardedListener("SASL_SSL")}, users={USER: PASSWORD})
+    broker = Broker(tmp_path / "data", guard=guard)
+    broker.start()
+    try:
+        cluster = Cluster(broker, **guard.client(USER))
         cluster.make_topic(1, name="orders")
         cluster.produce("orders", ['{"id": 1, "amount": 12.5}'])
-        set_scram_password(cluster, USER, PASSWORD)
-        places = {"kafka.example.com:9093": broker.listeners["SCRAM"], "/etc/kafka/ca.pem": str(authority)}
+        places = {"kafka.example.com:9093": broker.bootstrap_servers, "/etc/kafka/ca.pem": str(guard.ca)}
         read_twice(SECURE, folder, environment_of(tmp_path / "state"), places)
+    finally:
+        broker.stop()

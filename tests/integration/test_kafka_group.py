@@ -10,6 +10,8 @@ from waiting import eventually
 
 from forebay.connectors.contract import SourceCheckpoint
 from forebay.errors import CommitError
+from forebay.kafka import connector
+from forebay.kafka.connector import KafkaSource
 from forebay.kafka.offsets import KafkaPosition
 
 
@@ -75,14 +77,39 @@ def test_a_commit_that_the_group_refuses_is_an_error_and_is_not_remembered(
         member.subscribe([topic])
         eventually(lambda: member.poll(0.1) is None and member.assignment(), "the member has joined")
         source = kafka_source(options)
-        with pytest.raises(CommitError, match=options["group.id"]):
+        with pytest.raises(CommitError, match=options["group.id"]) as refused:
             source.commit_offsets(SourceCheckpoint(KafkaPosition({(topic, 0): 2}).to_json(), 0))
+        assert "an active member ('rdkafka' on 127.0.0.1)" in refused.value.message
+        assert "group.mode = 'shared'" in refused.value.remedy
         assert source.current_offsets() is None
         assert source.metrics().custom == {"commits_total": 0.0, "commit_failures_total": 1.0}
     finally:
         member.close()
     source.commit_offsets(SourceCheckpoint(KafkaPosition({(topic, 0): 2}).to_json(), 0))
     assert cluster.committed(options["group.id"], topic) == {0: 2}
+
+
+def test_a_second_source_that_commits_to_the_group_is_noticed_and_named(
+    cluster: Cluster, kafka_source: MakeSource, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connector, "LOOK_S", 0.0)
+    topic = cluster.make_topic(1)
+    cluster.produce(topic, numbers(9))
+    options = cluster.kafka_options(topic)
+    one, two = kafka_source(options), kafka_source(options)
+
+    def commit(source: KafkaSource, offset: int) -> None:
+        source.commit_offsets(SourceCheckpoint(KafkaPosition({(topic, 0): offset}).to_json(), 0))
+
+    commit(one, 2)
+    commit(one, 3)
+    assert one.group_trouble() == ""
+    commit(two, 5)
+    commit(one, 4)
+    assert f"this source left {topic}-0 at 3, and it is at 5 now" in one.group_trouble()
+    assert "group.id of its own" in one.group_trouble()
+    commit(one, 6)
+    assert one.group_trouble() == "", "the other is gone"
 
 
 def test_health_says_how_many_brokers_answer_and_how_far_behind_the_group_is(

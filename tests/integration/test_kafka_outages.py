@@ -1,11 +1,10 @@
-"""Brokers that are away, come back, or ask for a password."""
+"""Brokers that are away, or come back."""
 
 from __future__ import annotations
 
 import logging
 import re
 import time
-from collections.abc import Iterator
 
 import pytest
 from conftest import MakeSource
@@ -17,20 +16,6 @@ from forebay.connectors.contract import ConnectorState, SourceCheckpoint
 from forebay.devstack import DevStack
 from forebay.errors import AuthError, CommitError, UnknownTopicError, UnreachableError
 from forebay.kafka.offsets import KafkaPosition
-
-LOGIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
-SASL = {
-    "listener.security.protocol.map": "CLIENT:SASL_PLAINTEXT,INTERNAL:PLAINTEXT,CONTROLLER:PLAINTEXT",
-    "sasl.enabled.mechanisms": "PLAIN",
-    "listener.name.client.plain.sasl.jaas.config": f'{LOGIN} required user_ann="hunter2";',
-}
-LOGGED_IN = {
-    "security.protocol": "SASL_PLAINTEXT",
-    "sasl.mechanism": "PLAIN",
-    "sasl.username": "ann",
-    "sasl.password": "hunter2",
-}
-
 
 # -- backoff ----------------------------------------------------------------------------------------------
 
@@ -194,53 +179,3 @@ def test_reading_goes_on_after_an_outage_in_the_middle_of_a_range(
     mortal_broker.start_broker()
     seen += [row["n"] for batch in batches for row in batch.records.to_pylist()]
     assert seen == list(range(3000))
-
-
-# -- a password -------------------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def guarded() -> Iterator[Cluster]:
-    with DevStack(broker_properties=SASL) as stack:
-        yield Cluster(stack, **LOGGED_IN)
-
-
-def credentials(**more: str) -> dict[str, str]:
-    return {f"kafka.{key}": text for key, text in {**LOGGED_IN, **more}.items()}
-
-
-def test_with_the_right_credentials_records_are_read_and_offsets_committed(
-    guarded: Cluster, kafka_source: MakeSource, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("KAFKA_PASSWORD_OF_ANN", "hunter2")
-    topic = guarded.make_topic(1)
-    guarded.produce(topic, numbers(3))
-    options = guarded.kafka_options(topic) | credentials()
-    for password in ("hunter2", "${KAFKA_PASSWORD_OF_ANN}"):
-        source = kafka_source(options | {"kafka.sasl.password": password})
-        source.open()
-        start = source.initial_offsets()
-        end = source.latest_offsets(start, None)
-        assert [row["n"] for row in read(source, start, end)[0]] == [0, 1, 2]
-        source.commit_offsets(SourceCheckpoint(end, 0))
-    assert guarded.committed(options["group.id"], topic) == {0: 3}
-    assert "hunter2" not in repr(source.config) + repr(source.options)
-
-
-@pytest.mark.parametrize("which", ["topic", "pattern"])
-@pytest.mark.parametrize("wrong", [{"sasl.password": "hunter3"}, {"sasl.username": "bob"}], ids=str)
-def test_wrong_credentials_fail_at_once_and_are_not_repeated_in_the_error(
-    guarded: Cluster, kafka_source: MakeSource, wrong: dict[str, str], which: str
-) -> None:
-    options = guarded.kafka_options("orders") | credentials(**wrong)
-    if which == "pattern":
-        options["topic.pattern"] = options.pop("topic")
-    source = kafka_source(options)
-    began = time.monotonic()
-    with pytest.raises(AuthError) as caught:
-        source.open()
-    assert time.monotonic() - began < 5  # librdkafka itself would try on for as long as it may
-    assert guarded.bootstrap_servers in caught.value.message
-    assert "Authentication failed" in caught.value.message
-    assert "hunter" not in str(caught.value)
-    assert caught.value.exit_code == 3

@@ -371,7 +371,8 @@ def test_the_longer_nothing_comes_the_less_the_broker_is_asked_and_a_record_stil
 
     monkeypatch.setattr(KafkaCluster, "latest", counted)
     eventually(
-        lambda: source.latest_offsets(start, None) == start and source.quiet_s > 5, "five quiet seconds"
+        lambda: source.latest_offsets(start, None) == start and source._planner.quiet_s > 5,
+        "five quiet seconds",
     )
     asked = 0
     assert source.latest_offsets(start, None) == start

@@ -12,6 +12,7 @@ from support import Cluster, kafka_source, numbers, read
 from waiting import eventually
 
 from forebay.errors import OffsetOutOfRangeError, OptionValueError, UnknownTopicError
+from forebay.kafka.native_reader import NativeReader
 from forebay.kafka.offsets import KafkaPosition, KafkaSplit, Range
 
 
@@ -299,3 +300,21 @@ def test_a_consumer_that_is_used_again_and_again_skips_nothing(cluster: Cluster)
             (partition, 1000 * partition + n) for partition in range(3) for n in range(start, start + 20)
         ]
         assert sorted(got) == wanted, f"at {start}"
+
+
+@pytest.mark.parametrize("native", [True, False], ids=["native", "librdkafka"])
+def test_a_record_larger_than_a_fetch_may_be_is_read_all_the_same(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, native: bool
+) -> None:
+    if not native:
+        monkeypatch.setattr(NativeReader, "open", lambda *_: None)
+    topic = cluster.make_topic(1, max_message_bytes="8000000")
+    producer = cluster.producer(message_max_bytes=8_000_000)
+    for number, size in enumerate((10, 3_000_000, 10, 1_500_000, 10)):
+        producer.produce(topic, b'{"n": %d, "fill": "%s"}' % (number, b"x" * size))
+        assert producer.flush(30) == 0  # each in a batch of its own
+    few = {"fetch_max_bytes": "1000000", "max_partition_fetch_bytes": "1000"}
+    source = kafka_source(cluster.kafka_options(topic, **few))
+    start = source.initial_offsets()
+    end = source.latest_offsets(start, None)
+    assert [row["n"] for row in read(source, start, end)[0]] == [0, 1, 2, 3, 4]

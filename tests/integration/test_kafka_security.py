@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 import traceback
 from collections.abc import Callable, Iterator
@@ -10,10 +9,12 @@ from typing import Any
 
 import inside
 import pytest
-from guarded import PASSWORD, RECORDS, Guarded, set_scram_password
+from guarded import PASSWORD, RECORDS, Guarded
 from support import read
 from waiting import eventually
 
+from forebay.connectors.contract import SourceCheckpoint
+from forebay.devstack.guard import set_password
 from forebay.errors import AuthError
 from forebay.kafka.connector import KafkaSource
 from forebay.kafka.native_reader import NativeReader
@@ -37,16 +38,6 @@ def reader(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> I
         native.cache_clear()
 
 
-@pytest.fixture
-def said(caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]) -> Iterator[Callable[[], str]]:
-    """All that was logged or printed, by the client library too, which keeps to a log of its own."""
-    caplog.set_level(logging.DEBUG)
-    client_log = logging.getLogger("forebay.kafka.client")
-    client_log.addHandler(caplog.handler)
-    yield lambda: caplog.text + "".join(capfd.readouterr())
-    client_log.removeHandler(caplog.handler)
-
-
 def fails(action: Callable[[], Any], within_s: float = 10) -> AuthError:
     began = time.monotonic()
     with pytest.raises(AuthError) as caught:
@@ -60,7 +51,7 @@ def read_all(source: KafkaSource, split: KafkaSplit) -> list[int]:
     return [row["n"] for batch in source.read_batch(split) for row in batch.records.to_pylist()]
 
 
-@pytest.mark.parametrize("kind", ["plain", "scram", "tls"])
+@pytest.mark.parametrize("kind", ["plain", "plain-tls", "scram", "scram-512", "tls", "mtls"])
 def test_every_record_is_read_once(
     guarded: Guarded, kafka_source: MakeSource, monkeypatch: pytest.MonkeyPatch, kind: str, reader: str
 ) -> None:
@@ -121,7 +112,7 @@ def test_a_password_that_becomes_right_is_right_for_who_failed_with_it_before(
     user = f"late-{reader}"
     source = kafka_source(guarded.options("scram", sasl_username=user))
     fails(lambda: read_all(source, guarded.split))
-    set_scram_password(guarded.cluster, user, PASSWORD)
+    set_password(guarded.cluster.admin, user, PASSWORD)
 
     def let_in() -> list[int]:
         try:
@@ -130,3 +121,35 @@ def test_a_password_that_becomes_right_is_right_for_who_failed_with_it_before(
             return []
 
     assert sorted(eventually(let_in, "the new password is known", timeout=5)) == list(range(RECORDS))
+
+
+def test_a_password_of_the_environment_reads_and_commits_and_is_shown_nowhere(
+    guarded: Guarded, kafka_source: MakeSource, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KAFKA_PASSWORD_OF_ANN", PASSWORD)
+    options = guarded.options("scram", sasl_password="${KAFKA_PASSWORD_OF_ANN}")
+    source = kafka_source(options)
+    source.open()
+    start = source.initial_offsets()
+    end = source.latest_offsets(start, None)
+    assert len(read(source, start, end)[0]) == RECORDS
+    source.commit_offsets(SourceCheckpoint(end, 0))
+    assert guarded.cluster.committed(options["group.id"], guarded.topic) == dict.fromkeys(
+        (0, 1), RECORDS // 2
+    )
+    assert PASSWORD not in repr(source.config) + repr(source.options)
+
+
+@pytest.mark.parametrize("which", ["topic", "topic.pattern"])
+@pytest.mark.parametrize("wrong", [{"sasl_password": WRONG}, {"sasl_username": "bob"}], ids=str)
+def test_wrong_credentials_fail_at_once_by_name_and_by_pattern(
+    guarded: Guarded, kafka_source: MakeSource, wrong: dict[str, str], which: str
+) -> None:
+    options = guarded.options("plain", **wrong)
+    options[which] = options.pop("topic")
+    error = fails(kafka_source(options).open, within_s=5)
+    assert guarded.address("plain") in error.message
+    assert "Authentication failed" in error.message
+    assert WRONG not in str(error)
+    assert PASSWORD not in str(error)
+    assert error.exit_code == 3

@@ -20,7 +20,7 @@ from waiting import eventually
 from forebay.runtime.session import Session
 
 VIEWS = int(os.environ.get("FOREBAY_MANY_VIEWS", "10"))
-LOAD_S = float(os.environ.get("FOREBAY_MANY_VIEWS_S", "12"))
+LOAD_S = float(os.environ.get("FOREBAY_MANY_VIEWS_S", "6"))
 COLUMNS = "id BIGINT NOT NULL, k STRING, v BIGINT"
 
 

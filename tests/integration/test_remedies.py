@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import pytest
 from sessions import connect, name
@@ -83,7 +84,15 @@ CASES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("query", "remedy", "views", "select"), CASES)
+def once_each(cases: list[tuple[str, str, list[str], str]]) -> Iterator[Any]:
+    """All of them; of those with the same remedy, all but the first are long."""
+    known = set[str]()
+    for case in cases:
+        yield pytest.param(*case, marks=[pytest.mark.long] if case[1] in known else [])
+        known.add(case[1])
+
+
+@pytest.mark.parametrize(("query", "remedy", "views", "select"), list(once_each(CASES)))
 def test_what_the_remedy_says_works_when_it_is_typed(
     db: Session, query: str, remedy: str, views: list[str], select: str
 ) -> None:

@@ -30,6 +30,9 @@ import forebay
 from forebay.errors import QueryFailedError, SessionClosedError
 from forebay.runtime.session import Session
 from forebay.runtime.spark import register
+from forebay.views import compaction
+from forebay.views.merged import MergedFiles
+from forebay.views.table import ViewTable
 
 
 def drop(db: Session, *sources: str) -> None:
@@ -62,6 +65,8 @@ def test_records_flow_into_a_view_and_bad_ones_are_counted_by_kind_never_null_ro
 
     told = notes(db, f"DESCRIBE EXTENDED SOURCE {source}")
     account = told[told.index(f"View {view}:") :]
+    size = account.pop(2)
+    assert re.fullmatch(r"bytes: [1-9]\d*", size), size
     assert account[1:7] == [
         "records: 206",
         "delivered: 200",
@@ -350,3 +355,25 @@ def test_a_closed_session_says_so_and_closing_twice_is_fine(tmp_path: Path) -> N
         session.sql("SHOW SOURCES")
     with pytest.raises(SessionClosedError):
         _ = session.spark
+
+
+@pytest.mark.parametrize("columns", ["id", "id, md5(CAST(id AS STRING))"])  # without Spark, and with it
+def test_a_select_whose_files_were_merged_before_its_rows_were_asked_for_has_them_all(
+    db: Session, columns: str
+) -> None:
+    source, view = name("gen"), name("view")
+    db.execute(
+        f"CREATE SOURCE {source} (id BIGINT) FROM DATAGEN (number_of_rows = 100, 'fields.id.kind' = 'sequence')"
+    )
+    db.execute(f"CREATE MATERIALIZED VIEW {view} AS SELECT id FROM {source}")
+    caught_up(db)
+    db.execute(f"STOP VIEW {view}")
+    planned = db.sql(f"SELECT {columns} FROM {view}")
+    table = ViewTable(db.home / "views" / view / "table")
+    files = compaction.data_files(table.open())
+    known = MergedFiles(table.path, table.path / "_forebay" / "merged")
+    compaction.merge(table.path, table.open(), files, known)
+    for file in files:
+        (table.path / file.path).unlink()
+    assert sorted(row[0] for row in planned.fetchall()) == [*range(100)]
+    drop(db, source)

@@ -37,7 +37,8 @@ def lag(collector: SessionCollector, group: str, topic: str) -> dict[int, float]
 def test_metrics_agree_with_the_brokers_and_with_the_tables(db: Session, cluster: Cluster) -> None:
     topic, source, view = cluster.make_topic(2), name("src"), name("view")
     bad = ['{"id": 1, "k"', event(1, v="ten"), event(1, v=2.5)]
-    cluster.produce(topic, [*events(range(7)), *bad])
+    values = [*events(range(7)), *bad]
+    cluster.produce(topic, values)
     policy = f"ON ERROR = 'dead_letter' WITH (dead_letter_topic = '{topic}-dlq')"
     db.execute(f"{create_source(cluster, source, topic)} {policy}")
     collector = db.collector()
@@ -48,6 +49,7 @@ def test_metrics_agree_with_the_brokers_and_with_the_tables(db: Session, cluster
     found = samples(collector)
     assert found["forebay_source_healthy", source] == found["forebay_source_brokers", source] == 1
     assert found["forebay_source_records_total", source] == 10
+    assert found["forebay_source_bytes_total", source] == sum(len(value) for value in values)
     assert found["forebay_source_errors_total", source, "MalformedPayload"] == 1
     assert found["forebay_source_errors_total", source, "TypeConversion"] == 2
     assert found["forebay_query_records_total", view] == 10
@@ -71,24 +73,28 @@ def test_offsets_that_cannot_be_committed_are_shown_wherever_somebody_looks(
     db: Session, cluster: Cluster
 ) -> None:
     topic, source, view = cluster.make_topic(1), name("src"), name("view")
-    cluster.produce(topic, events(range(5)))
     collector = db.collector()
+    db.execute(create_source(cluster, source, topic))
+    db.execute(f"CREATE MATERIALIZED VIEW {view} AS SELECT id FROM {source}")
     member = cluster.consumer(source)  # whoever joins the group keeps its offsets from everybody else
     try:
         member.subscribe([topic])
         eventually(lambda: member.poll(0.1) is None and member.assignment(), "the member has joined")
-        db.execute(create_source(cluster, source, topic))
-        db.execute(f"CREATE MATERIALIZED VIEW {view} AS SELECT id FROM {source}")
+        cluster.produce(topic, events(range(5)))
         eventually(lambda: source in db.commit_errors(), "a commit has failed", timeout=60)
         found = samples(collector)
         assert found["forebay_source_commit_failing", source] == 1
         assert found["forebay_source_commit_failures_total", source] >= 1
         (shown,) = [query for query in db.queries() if query.view == view]
         assert shown.state == "running"
-        assert f"group '{source}' were not committed" in shown.message
+        assert f"group '{source}' are not committed: it has an active member" in shown.message
         assert shown.message in _line([shown], None).plain
         told = notes(db, f"DESCRIBE EXTENDED SOURCE {source}")
         assert f"Commits fail: {shown.message}" in told
+        failed = (
+            f"SELECT message FROM forebay_catalog.events WHERE name = '{source}' AND kind = 'commit_failed'"
+        )
+        assert rows(db, failed) == [(shown.message,)]  # once, however often it is tried
     finally:
         member.close()
     eventually(lambda: samples(collector)["forebay_source_commit_failing", source] == 0, "it is over", 60)

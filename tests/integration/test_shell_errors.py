@@ -34,9 +34,9 @@ def test_the_prompt_comes_back_whatever_was_typed_and_views_keep_running(tmp_pat
         shell.expect("…")
         eventually(lambda: interrupted(shell), "the query is broken off", timeout=90)
         shell.type("SHOW QUERIES;")
-        shell.expect("running", timeout=30)
+        shell.expect("running", timeout=60)
         shell.type("SELECT min(n), concat('still', ' there') AS word FROM v;")
-        shell.expect("still there", timeout=60)
+        shell.expect("still there", timeout=120)
         shell.expect("1 row", timeout=60)
         shell.type("exit")
         assert shell.process.wait(60) == 0

@@ -31,6 +31,7 @@ from forebay.errors import (
     AuthError,
     ConnectorError,
     ForebayError,
+    MissingAclError,
     OffsetOutOfRangeError,
     ReadStalledError,
     UnknownTopicError,
@@ -179,8 +180,8 @@ def test_records_that_are_gone_behind_empty_answers_are_a_loss_with_the_range(
 LASTING: list[tuple[int, type[ForebayError], str]] = [
     (2, ConnectorError, "CORRUPT_MESSAGE"),
     (3, UnknownTopicError, "UNKNOWN_TOPIC_OR_PARTITION"),
-    (29, AuthError, "TOPIC_AUTHORIZATION_FAILED"),
-    (31, AuthError, "CLUSTER_AUTHORIZATION_FAILED"),
+    (29, MissingAclError, "TOPIC_AUTHORIZATION_FAILED"),
+    (31, MissingAclError, "CLUSTER_AUTHORIZATION_FAILED"),
     (58, AuthError, "SASL_AUTHENTICATION_FAILED"),
     (87, ConnectorError, "INVALID_RECORD"),
 ]
@@ -215,7 +216,7 @@ def test_an_error_that_does_not_pass_ends_the_read_with_its_name_and_number(
 
 
 @pytest.mark.parametrize("api", [METADATA, LIST_OFFSETS])
-@pytest.mark.parametrize(("code", "error"), [(29, AuthError), (87, ConnectorError)])
+@pytest.mark.parametrize(("code", "error"), [(29, MissingAclError), (87, ConnectorError)])
 def test_an_error_about_the_topic_or_its_offsets_ends_the_read_too(
     server: ProtocolServer,
     choose: Callable[[str], None],

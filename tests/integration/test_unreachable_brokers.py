@@ -167,7 +167,7 @@ def test_a_certificate_of_an_unknown_authority(guarded: Guarded) -> None:
 
 
 def test_a_certificate_for_another_name(guarded: Guarded) -> None:
-    options = guarded.options("tls")
+    options = guarded.options("own")
     named = options["bootstrap.servers"].replace("127.0.0.1", "localhost")
     error = failure(options | {"bootstrap.servers": named})
     assert isinstance(error, AuthError)

@@ -78,7 +78,7 @@ def test_reads_that_plan_at_once_are_lent_no_more_than_one_alone(tmp_path: Path)
 
     def plan() -> None:
         limiter = SharedLimiter(tmp_path / "b", 50, lambda: 7.0)
-        lent.extend(limiter.lend().tokens for _ in range(20))
+        lent.extend(limiter.lend(str(threading.get_ident()) + "x").tokens for _ in range(20))
 
     threads = [threading.Thread(target=plan) for _ in range(4)]
     for thread in threads:
@@ -118,6 +118,48 @@ def test_what_is_lent_and_given_back_is_never_more_than_the_rate(
     assert total <= rate * (now[0] - 1000.0) + rate + 1e-6
 
 
+@given(
+    st.integers(1, 200),
+    st.lists(st.tuples(st.integers(0, 2), st.floats(0, 2), st.integers(0, 300), st.booleans()), max_size=40),
+)
+def test_reads_that_run_at_a_time_are_lent_no_more_than_the_rate_together(
+    rate: int, steps: list[tuple[int, float, int, bool]]
+) -> None:
+    """Three reads lend, take and give back in any order; some give nothing back, because their batch was given up."""
+    now, total = [1000.0], 0
+    with TemporaryDirectory() as folder:
+        limiter = SharedLimiter(Path(folder) / "b", rate, lambda: now[0])
+        held: dict[int, TaskLimiter] = {}
+        for read, step, wanted, gives_back in steps:
+            now[0] += step
+            if read not in held:
+                held[read] = TaskLimiter(limiter.lend(f"r{read}", 3 if gives_back else 1), lambda: now[0])
+            total += held[read].take(wanted)
+            if gives_back:
+                limiter.give_back([held.pop(read).left()], f"r{read}")
+            elif wanted % 7 == 0:
+                del held[read]
+    assert total <= rate * (now[0] - 1000.0) + rate + 1e-6
+
+
+def test_two_reads_at_a_time_share_the_rate_and_one_that_is_gone_holds_none_of_it(tmp_path: Path) -> None:
+    now = [1000.0]
+    limiter = SharedLimiter(tmp_path / "b", 100, lambda: now[0])
+    first, late = limiter.lend("all.1", 2), limiter.lend("view-v.1", 2)
+    assert (first.rate, first.tokens, late.rate, late.tokens) == (50, 50, 50, 50)
+    limiter.give_back([first], "all.1")
+    limiter.give_back([late], "view-v.1")
+    alone = limiter.lend("all.1")
+    assert (alone.rate, alone.tokens) == (100, 100)
+    assert limiter.lend("view-v.1", 2).rate == 0, "all of it is lent"
+    limiter.give_back([alone], "all.1")
+    limiter.give_back([Bucket(0, 0.0, now[0])], "view-v.1")
+    assert limiter.lend(f"view-v.{2**22 + 1}").tokens == 100  # beyond any process's number
+    now[0] += 1
+    again = limiter.lend("all.1")
+    assert (again.rate, again.tokens) == (100, 100), "of who is gone nothing comes back, and nothing is held"
+
+
 @given(st.integers(1, 200), st.integers(1, 4), st.integers(1, 40))
 def test_who_always_asks_gets_the_rate_also_of_what_is_lent(rate: int, tasks: int, batches: int) -> None:
     now = [1000.0]
@@ -132,7 +174,7 @@ def test_who_always_asks_gets_the_rate_also_of_what_is_lent(rate: int, tasks: in
             now[0] += 0.1  # the batch is kept
             limiter.give_back(left)
     whole = rate * (now[0] - 1000.0 - 0.1)
-    assert total >= 0.9 * whole - tasks, "each task gives whole letters only"
+    assert total >= 0.9 * whole - tasks - 1, "each task gives whole letters only"
 
 
 # -- the ledger -------------------------------------------------------------------------------------------
@@ -219,6 +261,6 @@ def test_shares_of_a_bucket_are_the_bucket(rate: int, tokens: float, tasks: int)
     whole = Bucket(rate, min(float(rate), tokens), 0.0)
     found = shares(whole, tasks)
     assert sum(share.rate for share in found) == rate
-    assert sum(share.tokens for share in found) <= whole.tokens
+    assert sum(share.tokens for share in found) <= whole.tokens + 1e-9
     assert all(share.tokens <= share.rate for share in found)
     assert max(share.rate for share in found) - min(share.rate for share in found) <= 1

@@ -47,6 +47,13 @@ def selections(draw: st.DrawFn) -> str:
     return f"SELECT {', '.join(outputs)} FROM t{where}"
 
 
+WINDOWS = (
+    "TUMBLE(ts, INTERVAL '1' MINUTE)", "TUMBLE(ts, INTERVAL '7' DAY)", "TUMBLE(ts, INTERVAL '13' SECOND)",
+    "HOP(ts, INTERVAL '1' MINUTE, INTERVAL '5' MINUTE)", "HOP(ts, INTERVAL '7' SECOND, INTERVAL '31' SECOND)",
+    "HOP(ts, INTERVAL '2' DAY, INTERVAL '3' DAY)",
+)  # fmt: skip
+
+
 @st.composite
 def groupings(draw: st.DrawFn) -> str:
     keys = draw(st.lists(st.sampled_from(KEYS), max_size=2, unique=True))
@@ -57,8 +64,7 @@ def groupings(draw: st.DrawFn) -> str:
     ]
     outputs = [f"{key} AS {name}" for key, name in zip(keys, names, strict=True)]
     if draw(st.booleans()):
-        size = draw(st.sampled_from(["'1' MINUTE", "'7' DAY", "'13' SECOND"]))
-        by.append(f"TUMBLE(ts, INTERVAL {size})")
+        by.append(draw(st.sampled_from(WINDOWS)))
         outputs += draw(
             st.sampled_from(
                 [
@@ -180,9 +186,23 @@ def test_groups_of_tasks_merge_into_sparks(
     ["SELECT DISTINCT s FROM t", "SELECT s, count(*) AS n FROM t GROUP BY s HAVING count(*) > 1", "SELECT rand() AS r FROM t",
      "SELECT a.s FROM t AS a JOIN t AS b ON a.s = b.s", "SELECT s, count(DISTINCT x) AS n FROM t GROUP BY s",
      "SELECT count(*) FILTER (WHERE flag) AS n FROM t", "SELECT s FROM (SELECT s FROM t)", "SELECT explode(split(s, ',')) AS e FROM t",
-     "SELECT window_start, count(*) AS n FROM t GROUP BY HOP(ts, INTERVAL '1' MINUTE, INTERVAL '5' MINUTE)",
+     "SELECT window_start, count(*) AS n FROM t GROUP BY HOP(ts, INTERVAL '1' SECOND, INTERVAL '5' MINUTE)",
      "SELECT s FROM t WHERE s RLIKE 'a'", "SELECT NULL AS n FROM t", "SELECT sum(d) AS n FROM t"],
 )  # fmt: skip
 def test_what_only_spark_can_do_has_no_program(text: str) -> None:
     query = parse_one(text).query
     assert program_of(query, shape(query, query), SCHEMA) is None
+
+
+@pytest.mark.parametrize("window", [window for window in WINDOWS if window.startswith("HOP")])
+def test_windows_that_overlap_are_sparks(spark: SparkSession, folder: Path, window: str) -> None:
+    batch = rows(200, 7)
+    write_table(spark, folder, batch)
+    text = f"SELECT window_start, window_end, s, count(*) AS n, sum(few) AS total, max(ts) AS last FROM t GROUP BY {window}, s"
+    found = program(text, Grouping)
+    assert found is not None
+    expected = answer(spark, plan(parse_one(text).query, "changes").spark_sql)
+    assert expected is not None
+    with TemporaryDirectory() as root:
+        ours = merged([batch.slice(0, 90), batch.slice(90)], found, Path(root))
+    assert plain(ours) == plain(expected)

@@ -210,7 +210,9 @@ def test_totals_are_kept_apart_by_view_and_source(catalog: Catalog) -> None:
 
 def test_batches_are_listed_newest_first_and_bounded(catalog: Catalog, path: Path) -> None:
     with sqlite3.connect(path) as db:  # a thousand transactions would only be slow
-        db.executemany("INSERT INTO batches VALUES ('v', ?, 0, 1, 0, 0)", [(n,) for n in range(BATCHES_KEPT)])
+        db.executemany(
+            "INSERT INTO batches VALUES ('v', ?, 0, 1, 0, 0, 0)", [(n,) for n in range(BATCHES_KEPT)]
+        )
     for number in range(BATCHES_KEPT, BATCHES_KEPT + 5):
         catalog.record_batch(replace(BATCH, batch=number))
     found = catalog.batches("v", limit=10_000)
@@ -233,7 +235,7 @@ def test_the_state_is_the_last_one_and_the_history_has_them_in_order(catalog: Ca
 def test_the_history_is_bounded(catalog: Catalog, path: Path) -> None:
     with sqlite3.connect(path) as db:
         db.executemany(
-            "INSERT INTO status_history (view, state, message, at_ms) VALUES ('v', 'running', ?, 0)",
+            "INSERT INTO events (name, kind, state, message, at_ms) VALUES ('v', 'state', 'running', ?, 0)",
             [(str(number),) for number in range(HISTORY_KEPT)],
         )
     for number in range(3):

@@ -47,7 +47,8 @@ def _is_there(name: str) -> bool:
 
 def test_there_is_a_life_of_a_record_a_letter_a_pool_record_and_a_statement() -> None:
     assert list(LIVES) == [
-        f"The life of a {of}" for of in ("record", "dead letter", "pool record", "statement")
+        f"The life of a {of}"
+        for of in ("record", "partition in a shared group", "dead letter", "pool record", "statement")
     ]
 
 

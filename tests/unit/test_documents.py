@@ -40,10 +40,14 @@ SELECT …
 FRAGMENTS = {
     ("README.md", "checkout"): 1,
     ("docs/blackboard.md", "theirs"): 1,
+    ("docs/cluster.md", "theirs"): 2,
+    ("docs/dashboard.md", "theirs"): 1,
     ("docs/how-to/from-kafka-connect.md", "elsewhere"): 1,
     ("docs/how-to/from-ksqldb-or-flink-sql.md", "elsewhere"): 3,
     ("docs/how-to/from-plain-spark.md", "elsewhere"): 1,
+    ("docs/monitoring.md", "theirs"): 1,
     ("docs/sql.md", "grammar"): 3,
+    ("docs/storage.md", "theirs"): 1,
 }
 
 BLOCKS = [block for path in pages() for block in blocks_of(path)]

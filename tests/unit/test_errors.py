@@ -66,10 +66,13 @@ def test_only_what_passes_by_itself_is_retryable() -> None:
     assert {cls.__name__ for cls in CLASSES if cls.retryable} == {
         "UnreachableError",
         "CommitError",
+        "DiskFullError",
         "ReadStalledError",
         "DownloadError",
         "HandlerTimeoutError",
         "IndexBehindError",
+        "PartitionsLostError",
+        "StorageError",
         "WorkerLostError",
     }
 

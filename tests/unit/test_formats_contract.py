@@ -90,6 +90,8 @@ def test_the_kinds_are_the_words_that_dead_letters_carry() -> None:
         "TypeConversion",
         "UnknownSchemaId",
         "PayloadTooLarge",
+        "FutureTimestamp",
+        "LateRecord",
         "Other",
     ]
 

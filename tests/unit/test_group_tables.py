@@ -89,16 +89,31 @@ def test_a_closed_window_leaves_the_memory_and_stays_in_the_view(
     assert table.rows().num_rows == total(table.rows()) == 500
 
 
-def test_a_row_of_a_closed_window_is_late_and_counted(tmp_path: Path) -> None:
+def test_rows_of_a_window_that_has_left_the_memory_are_added_to_it_also_after_a_restart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(memory, "_SHRINK_FROM", 1)
     table = made(tmp_path, WINDOWS)
     table.apply([windows([(1, minute(1), 1), (1, minute(2), 1)])], "q", 0, {}, None)
-    done = table.apply(
-        [windows([(1, minute(1), 5), (2, minute(1), 5), (1, minute(2), 5)])], "q", 1, {}, micros(minute(1))
+    table.publish()
+    table.apply([windows([(1, minute(9), 1)])], "q", 1, {}, micros(minute(8)))
+    table.publish()
+    assert made(tmp_path, WINDOWS).open_groups == 1
+    back = made(tmp_path, WINDOWS)
+    assert (
+        back.apply([windows([(1, minute(1), 5), (2, minute(1), 5)])], "q", 2, {}, micros(minute(8))).changed
+        == 2
     )
-    assert (done.changed, done.late) == (1, 2)
-    # A watermark does not go back, not even over a restart.
-    assert made(tmp_path, WINDOWS).apply([windows([(3, minute(1), 5)])], "q", 2, {}, None).late == 1
-    assert total(table.rows()) == 7
+    # Further rows of old windows find them in memory; once there are none, they leave it again.
+    assert back.open_groups == 4
+    back.apply([windows([(1, minute(2), 5)])], "q", 3, {}, micros(minute(8)))
+    back.publish()
+    back.apply([windows([(1, minute(9), 1)])], "q", 4, {}, micros(minute(8)))
+    back.publish()
+    assert made(tmp_path, WINDOWS).open_groups == 1
+    found = {(row["k"], row["end"]): row["n"] for row in made(tmp_path, WINDOWS).rows().to_pylist()}
+    assert found == {(1, minute(1)): 6, (2, minute(1)): 5, (1, minute(2)): 6, (1, minute(9)): 2}
+    assert DeltaTable(str(tmp_path / "table")).count() == 4
 
 
 def test_a_sum_beyond_bigint_is_an_error_and_nothing_of_the_batch_is_written(tmp_path: Path) -> None:

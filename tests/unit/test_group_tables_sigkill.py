@@ -19,7 +19,7 @@ from waiting import eventually
 from forebay.views.groups import publishing
 
 WORKER = Path(__file__).with_name("groups_worker.py")
-KILLS = int(os.environ.get("FOREBAY_CHAOS_GROUPS_KILLS", "6"))
+KILLS = int(os.environ.get("FOREBAY_CHAOS_GROUPS_KILLS", "3"))
 SEED = int(os.environ.get("FOREBAY_CHAOS_SEED", str(random.randrange(1_000_000))))
 
 

@@ -89,7 +89,8 @@ def test_what_it_cannot_do_is_left_to_a_session(home: Home, statement: str) -> N
     ("statement", "message", "remedy"),
     [
         ("SELECT * FROM bar", "there is no view or source 'bar'", "did you mean 'bars'?"),
-        ("SELECT * FROM forebay_catalog.x", "there is no table 'forebay_catalog.x'", "forebay_catalog.dead_letters"),
+        ("SELECT * FROM forebay_catalog.x", "there is no table 'forebay_catalog.x'", "in forebay_catalog, there are: dead_letters"),
+        ("SELECT * FROM forebay_catalog.event", "there is no table 'forebay_catalog.event'", "did you mean 'events'?"),
         ("DESCRIBE VIEW bar", "there is no view 'bar'", "did you mean 'bars'?"),
         ("SHOW CREATE VIEW bar", "there is no view 'bar'", "did you mean 'bars'?"),
     ],

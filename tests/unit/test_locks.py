@@ -17,6 +17,7 @@ from forebay import locks
 from forebay.devstack.artifact_cache import locked
 from forebay.errors import AlreadyRunningError
 from forebay.runtime.lock import ViewLock
+from forebay.views.paths import ViewPaths
 
 HOLD = """
 import os, sys
@@ -114,11 +115,13 @@ def test_who_waits_is_told_once_and_has_it_when_the_other_lets_go(path: Path) ->
     assert said == ["waiting"]
 
 
-def test_a_view_says_which_process_runs_it(path: Path) -> None:
-    lock = ViewLock("v", path)
+def test_a_view_says_which_process_runs_it(tmp_path: Path) -> None:
+    paths = ViewPaths(tmp_path)
+    lock = ViewLock("v", paths)
     lock.acquire()
     with pytest.raises(AlreadyRunningError, match=rf"view 'v' is being run by process {os.getpid()}\b"):
-        ViewLock("v", path).acquire()
+        ViewLock("v", paths).acquire()
     lock.release()
     lock.release()
-    ViewLock("v", path).acquire()
+    lock.acquire()
+    lock.release()

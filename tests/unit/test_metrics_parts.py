@@ -32,6 +32,9 @@ from forebay.runtime.events import BatchReport
 from forebay.runtime.health import HealthWatch
 from forebay.runtime.metrics import SessionCollector
 from forebay.runtime.query import RunningQuery
+from forebay.runtime.source_flow import SourceFlow
+from forebay.source.batch_size import Cause
+from forebay.source.flow_folder import Plan
 from forebay.telemetry.server import MetricsServer
 from forebay.telemetry.times import Times
 from forebay.views.paths import ViewPaths
@@ -63,6 +66,7 @@ class Home:
         self.sources: dict[str, SourceConnector] = {"s": source()}
         self.queries: dict[str, RunningQuery] = {}
         self.failing: dict[str, ForebayError] = {}
+        self.flows: dict[str, SourceFlow] = {}
         self.watch = HealthWatch(lambda: dict(self.sources))
         self.collector = SessionCollector(
             self.catalog,
@@ -71,6 +75,7 @@ class Home:
             self.queries,
             self.watch,
             lambda: self.failing,
+            lambda source: self.flows.get(source, SourceFlow(source, None, ())),
         )
 
     def samples(self) -> dict[tuple[str, ...], float]:
@@ -316,3 +321,18 @@ def test_a_collector_that_fails_fails_one_scrape_and_says_so_in_the_log(
         assert b"there 1.0" in urllib.request.urlopen(server.address).read()
     finally:
         server.close()
+
+
+def test_the_flow_of_a_source_is_told_with_its_causes(home: Home) -> None:
+    plan = Plan("all", ("v", "w"), 1, 0, 100, 5000, 20_000, Cause.GREW, "grew: …", 1000, 300.0, 100.0)
+    stuck = replace(plan, read="view-x", views=("x",), cause=Cause.BACKPRESSURE, arrives=400.0)
+    home.flows["s"] = SourceFlow("s", 12, (plan, stuck))
+    found = home.samples()
+    assert found["forebay_source_paused", "s"] == 1
+    assert found["forebay_source_in_flight_records", "s"] == 200
+    assert found["forebay_source_in_flight_bytes", "s"] == 10_000
+    assert found["forebay_source_batch_limit_records", "s", "all"] == 20_000
+    assert found["forebay_source_batch_decision", "s", "all", "grew"] == 1
+    assert found["forebay_source_batch_decision", "s", "view-x", "backpressure"] == 1
+    assert found["forebay_query_catch_up_seconds", "v"] == found["forebay_query_catch_up_seconds", "w"] == 5
+    assert found["forebay_query_catch_up_seconds", "x"] == float("inf")

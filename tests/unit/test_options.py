@@ -571,11 +571,6 @@ def test_bound_options_are_a_mapping_of_every_declared_name() -> None:
         bound["nonsense"]
 
 
-def test_options_that_this_version_only_keeps_are_named_when_given() -> None:
-    bound = KAFKA.bind(REQUIRED | {"watermark.idle.timeout.ms": "5"})
-    assert bound.without_effect() == ["watermark.idle.timeout.ms"]
-
-
 def test_a_key_s_format_and_its_columns_come_together() -> None:
     with pytest.raises(MissingOptionError, match=r"'key\.format' needs 'key\.columns'"):
         bind(key_format="json")

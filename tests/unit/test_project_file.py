@@ -44,6 +44,11 @@ def test_the_file_is_found_from_a_folder_below_it_and_its_home_is_relative_to_th
     assert offered(below) == {"FOREBAY_HOME": str(tmp_path / "h"), "KAFKA_BOOTSTRAP_SERVERS": "one:9092"}
 
 
+def test_the_file_of_client_settings_is_relative_to_the_file(tmp_path: Path) -> None:
+    below = written(tmp_path, 'kafka_config = "client.properties"')
+    assert offered(below) == {"FOREBAY_KAFKA_CONFIG": str(tmp_path / "client.properties")}
+
+
 def test_the_nearest_file_is_the_one(tmp_path: Path) -> None:
     below = written(tmp_path, GOOD)
     (below / project.FILE).write_text('brokers = "two:9092"')

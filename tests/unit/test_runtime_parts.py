@@ -81,13 +81,14 @@ def test_no_checkpoint_and_no_finished_batch_are_both_none(tmp_path: Path) -> No
 
 
 def test_a_view_is_run_by_one_process_at_a_time_and_the_lock_ends_with_the_process(tmp_path: Path) -> None:
-    path = tmp_path / "v" / "lock"
+    path = tmp_path / "v"
     holder = subprocess.Popen(
         [
             sys.executable,
             "-c",
             "import sys; from pathlib import Path; from forebay.runtime.lock import ViewLock\n"
-            "lock = ViewLock('v', Path(sys.argv[1])); lock.acquire(); print('held', flush=True); sys.stdin.read()",
+            "from forebay.views.paths import ViewPaths\n"
+            "lock = ViewLock('v', ViewPaths(Path(sys.argv[1]))); lock.acquire(); print('held', flush=True); sys.stdin.read()",
             str(path),
         ],
         stdin=subprocess.PIPE,
@@ -96,7 +97,7 @@ def test_a_view_is_run_by_one_process_at_a_time_and_the_lock_ends_with_the_proce
     assert holder.stdout is not None
     assert holder.stdin is not None
     assert holder.stdout.readline() == b"held\n"
-    lock = ViewLock("v", path)
+    lock = ViewLock("v", ViewPaths(path))
     with pytest.raises(AlreadyRunningError, match=f"process {holder.pid}"):
         lock.acquire()
     holder.kill()
@@ -109,7 +110,7 @@ def test_a_view_is_run_by_one_process_at_a_time_and_the_lock_ends_with_the_proce
 
 def test_a_lock_may_be_released_by_two_threads_at_once(tmp_path: Path) -> None:
     """A view that fails lets go of it by itself, perhaps while somebody drops the view."""
-    lock = ViewLock("v", tmp_path / "lock")
+    lock = ViewLock("v", ViewPaths(tmp_path))
     with ThreadPoolExecutor(2) as threads:
         for _ in range(300):
             lock.acquire()
@@ -359,7 +360,7 @@ def test_a_query_that_cannot_be_started_again_is_failed_with_its_reason_and_lets
     with pytest.raises(QueryFailedError, match="nobody foresaw this"):
         query.raise_if_failed()
     assert states == [QueryState.RETRYING, QueryState.FAILED]
-    other = ViewLock("v", tmp_path / "v" / "lock")
+    other = ViewLock("v", ViewPaths(tmp_path / "v"))
     other.acquire()
     other.release()
 

@@ -25,10 +25,12 @@ from hypothesis import strategies as st
 from pyspark.sql import types as t
 
 from forebay.errors import ChangesGoneError, OptionValueError
+from forebay.source.parquet_file import ParquetFile
 from forebay.source.spark_types import from_spark
-from forebay.views import compaction, tidy, versions
+from forebay.views import compaction, merged, tidy, versions
 from forebay.views.changes import Subscription, TableChanges
 from forebay.views.compaction import FAN, LARGE, MOST_BYTES, MOST_FILES, DataFile, due
+from forebay.views.delta_entry import now_ms
 from forebay.views.options import RETENTION_S, VIEW
 from forebay.views.table import ViewTable
 
@@ -100,6 +102,71 @@ def test_after_many_batches_there_are_few_files(
     assert len(list((table.path / "_delta_log").iterdir())) < 400
     assert contents(table.path) == expected(way, batches)
     assert table.holds("q", batches - 1)
+
+
+def test_numbers_and_times_are_written_without_the_dictionary_that_makes_them_large(tmp_path: Path) -> None:
+    numbers = pa.table(
+        {"n": [n * 7919 for n in range(50_000)], "at": pa.array(range(50_000), pa.timestamp("us"))}
+    )
+    file = ParquetFile(tmp_path, "part")
+    file.add(numbers.to_batches()[0])
+    written = file.close()
+    assert written is not None
+    pq.write_table(numbers, tmp_path / "default.parquet", compression="zstd")
+    assert written.size * 2 < (tmp_path / "default.parquet").stat().st_size
+    assert pq.read_table(tmp_path / written.path).equals(numbers)
+
+
+@pytest.mark.usefixtures("often")
+def test_files_that_were_merged_go_at_once_and_subscribers_find_their_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = made(tmp_path)
+    monkeypatch.setattr(tidy, "MERGED_MS", 0)
+    for batch in range(300):
+        append(table, batch)
+    assert len(on_disk(table)) <= 60, "of 300 that were written, with a retention of a week"
+    assert contents(table.path) == expected(append, 300)
+    found = changes(table)
+    assert [row["n"] for row in found] == [*range(300)]
+    position = next(row["_commit_version"] for row in found if row["n"] == 137)
+    assert isinstance(position, int)
+    assert [row["n"] for row in changes(table, after=position)] == [*range(138, 300)]
+    assert len(list((table.path / "_forebay" / "merged").iterdir())) <= len(table.files())
+
+
+@pytest.mark.usefixtures("often")
+def test_files_that_an_earlier_version_merged_stay_for_the_retention(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = made(tmp_path)
+    with monkeypatch.context() as before:  # it did not say where the rows went, and removed nothing
+        before.setattr(merged.MergedFiles, "write", lambda *_: None)
+        before.setattr(versions.Versions, "begin_merging", lambda *_: None)
+        before.setattr(versions.Versions, "remove_merged", lambda *_: None)
+        for batch in range(40):
+            append(table, batch)
+    monkeypatch.setattr(tidy, "MERGED_MS", 0)
+    table = ViewTable(table.path, WEEK_S)
+    for batch in range(40, 100):
+        append(table, batch)
+    assert [row["n"] for row in changes(table)] == [*range(100)]
+    assert contents(table.path) == expected(append, 100)
+
+
+@pytest.mark.usefixtures("often")
+def test_a_merge_that_was_cut_off_misleads_no_subscriber(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = made(tmp_path)
+    monkeypatch.setattr(tidy, "MERGED_MS", 0)
+    for batch in range(12):
+        append(table, batch)
+    known = merged.MergedFiles(table.path, table.path / "_forebay" / "merged")
+    known.write("a-merge-without-its-file.parquet", [(path.name, 1) for path in on_disk(table)])
+    for batch in range(12, 60):
+        append(table, batch)
+    assert [row["n"] for row in changes(table)] == [*range(60)]
 
 
 @pytest.mark.usefixtures("often")
@@ -207,7 +274,7 @@ def test_what_a_killed_task_left_is_removed_when_it_is_old(tmp_path: Path) -> No
     for name, age in (("part-old.parquet", 30 * 86_400), ("part-young.parquet", 3600)):
         pq.write_table(rows(1), table.path / name)
         os.utime(table.path / name, (time.time() - age,) * 2)
-    tidy.sweep(table.path, versions.now_ms())
+    tidy.sweep(table.path, now_ms())
     assert {*on_disk(table)} == {*known, table.path / "part-young.parquet"}
     assert len(changes(table)) > 3
 
@@ -306,7 +373,10 @@ def test_a_table_says_how_large_it_is(tmp_path: Path) -> None:
     append(table, 0)
     found = table.size()
     assert (found.files, found.size) == (1, sum(path.stat().st_size for path in on_disk(table)))
-    assert abs(found.vacuumed_ms - versions.now_ms()) < 60_000
+    for batch in range(1, tidy.EVERY):
+        append(table, batch)
+    found = table.size()
+    assert abs(found.vacuumed_ms - now_ms()) < 60_000
 
 
 files = st.builds(

@@ -42,6 +42,20 @@ impl<'a> Record<'a> {
         Ok(found)
     }
 
+    /// The last of this name; None where there is none, or where they are damaged.
+    #[inline]
+    pub fn last_header(&self, name: &[u8]) -> Option<&'a [u8]> {
+        let mut view = View::new(self.headers.1);
+        let mut found = None;
+        for _ in 0..self.headers.0 {
+            let (this, value) = (view.var_bytes().ok()??, view.var_bytes().ok()?);
+            if this == name {
+                found = value;
+            }
+        }
+        found
+    }
+
     /// How many bytes they take.
     pub fn headers_size(&self) -> usize {
         self.headers.1.len()

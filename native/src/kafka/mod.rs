@@ -13,5 +13,6 @@ pub mod rows;
 pub mod sasl;
 pub mod settings;
 pub mod tls;
+pub mod traces;
 pub mod unpack;
 pub mod wire;

@@ -5,6 +5,7 @@ use crate::decoder::{self, Decoder};
 use crate::error::NotNative;
 use crate::kafka::batches::{Header, Record};
 use crate::kafka::post::Post;
+use crate::kafka::traces::Traces;
 use crate::refusal::{Kind, Refusal, Wanted};
 use arrow_data::ArrayData;
 use arrow_schema::{Fields, Schema};
@@ -37,7 +38,10 @@ pub struct Rows {
     pub skipped: usize,
     /// Of those that are in the rows: with a NULL for a field that differs from its column only in case.
     pub case_mismatches: usize,
+    /// Of the values in the rows.
     pub bytes: usize,
+    /// Of keys and values as they were fetched, refused records too, since it was last taken.
+    pub fetched: usize,
     keep: Keep,
     pub rejected: Vec<Rejected>,
     /// Those that are not among the rejected: by their kind, and where they are.
@@ -47,6 +51,8 @@ pub struct Rows {
     /// Whether the refused go into a post, and it is not the caller who sees to them.
     pub posted: bool,
     lettered: usize,
+    /// Where somebody follows single records.
+    pub traces: Option<Traces>,
 }
 
 /// What is kept of records that are refused: so many of them, with all of their bytes or only with the
@@ -145,6 +151,7 @@ impl Rows {
             skipped: 0,
             case_mismatches: 0,
             bytes: 0,
+            fetched: 0,
             keep: Keep { most: usize::MAX, whole: false, reported: usize::MAX },
             rejected: Vec::new(),
             counted: Default::default(),
@@ -152,6 +159,7 @@ impl Rows {
             refused: 0,
             posted: false,
             lettered: 0,
+            traces: None,
         })
     }
 
@@ -185,12 +193,25 @@ impl Rows {
                 self.taken += 1;
                 self.case_mismatches += usize::from(self.has_case_mismatch());
                 *good += 1;
+                self.trace(range, record, None);
             }
             Err(Refusal { wants: Some(wanted), .. }) => return Some(wanted),
-            Err(refusal) => self.reject(range, record.offset, *good, refusal, Some(record), post),
+            Err(refusal) => {
+                self.trace(range, record, Some(refusal.kind));
+                self.reject(range, record.offset, *good, refusal, Some(record), post);
+            }
         }
-        self.bytes += record.value.map_or(0, <[u8]>::len);
+        let value = record.value.map_or(0, <[u8]>::len);
+        self.bytes += value;
+        self.fetched += value + record.key.map_or(0, <[u8]>::len);
         None
+    }
+
+    #[inline]
+    fn trace(&mut self, range: usize, record: &Record<'_>, refused: Option<Kind>) {
+        if let Some(traces) = &mut self.traces {
+            traces.see(range, record, refused);
+        }
     }
 
     /// Whether the record that was just taken has one, in its value or its key.
@@ -266,6 +287,7 @@ impl Rows {
             Kind::PayloadTooLarge,
             format!("a record of {length} bytes, and fetch.budget.bytes is {longest}"),
         );
+        self.fetched += length;
         self.reject(range, offset, before, refusal, None, post);
     }
 

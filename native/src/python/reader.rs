@@ -8,6 +8,7 @@ use crate::kafka::post::Post;
 use crate::kafka::reader::{Limits, Reader};
 use crate::kafka::rows::{self, Keep, Origin, Rows};
 use crate::kafka::settings::Settings;
+use crate::kafka::traces::{Traced, Traces};
 use crate::refusal::Kind;
 use pyo3::exceptions::PyBaseException;
 use pyo3::prelude::*;
@@ -37,6 +38,8 @@ pub struct Part {
     /// Records that became rows; a change log has some that are two rows.
     taken: usize,
     skipped: usize,
+    /// Of the keys and values of all these records, as they were fetched.
+    bytes: usize,
     /// Of those that became rows.
     case_mismatches: usize,
     rejected: Vec<Py<Rejected>>,
@@ -46,6 +49,8 @@ pub struct Part {
     /// By range: how many are not refused.
     good: BTreeMap<usize, usize>,
     events: Vec<Py<Event>>,
+    /// Records that carry a trace: range, offset, `traceparent`, and the kind of refusal, if it was refused.
+    traced: Vec<Traced>,
 }
 
 #[pyclass(frozen, get_all)]
@@ -152,6 +157,11 @@ impl PyReader {
         self.post = Some(letters.post.clone());
     }
 
+    /// Say which records carry a trace that somebody keeps: the first so many good ones, and as many refused ones.
+    fn trace(&mut self, most: usize) {
+        self.reader.rows.traces = Some(Traces::new(most));
+    }
+
     fn read(&mut self, py: Python<'_>, timeout_ms: u64) -> PyResult<Part> {
         let (columns, count) = py.detach(|| {
             guarded(|| {
@@ -175,6 +185,7 @@ impl PyReader {
             batch: batch.transpose()?,
             taken: std::mem::take(&mut rows.taken),
             skipped: std::mem::take(&mut rows.skipped),
+            bytes: std::mem::take(&mut rows.fetched),
             case_mismatches: std::mem::take(&mut rows.case_mismatches),
             rejected: rejected.collect::<PyResult<_>>()?,
             counted: counted.into_py_dict(py)?.unbind(),
@@ -183,6 +194,7 @@ impl PyReader {
                 .filter(|(_, count)| *count > 0)
                 .collect(),
             events: events.drain(..).map(|e| event(e.range, e.error.into())).collect::<PyResult<_>>()?,
+            traced: rows.traces.as_mut().map(|traces| std::mem::take(&mut traces.found)).unwrap_or_default(),
         })
     }
 

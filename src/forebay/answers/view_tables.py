@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from forebay.answers.question import NeedsSpark
+from forebay.object_path import parquet_file, table_path
 from forebay.sql.text import WEIGHT
 
 if TYPE_CHECKING:
@@ -55,10 +56,8 @@ def group_rows(name: str, rows: pa.Table) -> Table:
 
 def _read(paths: Sequence[str], columns: Sequence[str], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """All rows. None is skipped by the statistics of a file: they say nothing of NaN, and tell -0.0 from 0.0."""
-    import pyarrow.parquet as pq
-
     for path in paths:
-        with pq.ParquetFile(path) as file:
+        with parquet_file(table_path(path)) as file:
             there = {*file.schema_arrow.names} & {*columns}
             for batch in file.iter_batches(columns=[name for name in columns if name in there]):
                 # A file from before a column was added does not have it.

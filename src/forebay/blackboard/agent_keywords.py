@@ -60,7 +60,7 @@ class AgentKeywords(TypedDict, total=False):
     auto_offset_reset: Literal["earliest", "latest", "none"]
     """Where to start a partition for which the group has no offset; none: that is an error; default 'earliest'."""
     partition_assignment_strategy: Literal["range", "roundrobin", "cooperative-sticky"]
-    """The group's assignment strategy; default 'cooperative-sticky'."""
+    """How the group divides the partitions between its members; the same in each of them; default 'cooperative-sticky'."""
     connect_timeout_ms: int
     """How long a start keeps trying to reach the brokers; default 60000."""
     session_timeout_ms: int

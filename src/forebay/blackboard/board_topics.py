@@ -13,6 +13,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, Resourc
 from forebay.backoff import with_backoff
 from forebay.errors import BlackboardTopicError, UnknownTopicError, UnreachableError
 from forebay.kafka.admin import Cluster
+from forebay.kafka.missing_acls import CREATE, on_topics
 from forebay.kafka.settings import address, translate
 from forebay.options import Options
 
@@ -102,7 +103,8 @@ def _ensure(
     cluster: Cluster, options: Options, wanted: Mapping[str, Mapping[str, str]], partitions: Mapping[str, int]
 ) -> None:
     known = cluster.topics()
-    missing = [name for name in wanted if name not in known]
+    # One that we may not see is not among them: to make it would fail for a reason that is none.
+    missing = cluster.absent(name for name in wanted if name not in known)
     if missing and not options["create.topics"]:
         raise UnknownTopicError(
             f"there is no topic '{missing[0]}' on {address(options)}",
@@ -130,8 +132,10 @@ def _ensure(
             future.result(TIMEOUT_S)
         except KafkaException as error:
             # Somebody else of this blackboard was quicker.
-            if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
-                raise
+            reason = error.args[0]
+            if reason.code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                doing = "making the topics of the blackboard"
+                raise translate(reason, options, doing, *on_topics(CREATE, missing)) from None
     _await_known(cluster, missing)
 
 

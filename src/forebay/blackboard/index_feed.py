@@ -21,7 +21,9 @@ from forebay.blackboard.index import Fed, Index
 from forebay.errors import AuthError, ForebayError, IndexBehindError, UnreachableError
 from forebay.kafka.admin import Cluster, partitions_of
 from forebay.kafka.consumers import fetch
+from forebay.kafka.missing_acls import READ, on_topics
 from forebay.kafka.partitions import PartitionOffset, TopicPartition
+from forebay.kafka.reader import NO_GROUP
 from forebay.kafka.settings import CLIENT_LOG, reader_settings, translate
 from forebay.options import Options
 from forebay.threads import keep_running
@@ -53,6 +55,8 @@ class IndexFeed:
         self._reached: dict[TopicPartition, int] = {}
         self._missing: dict[TopicPartition, int] = {}  # what has to be reached before the index is whole
         self.trouble: ForebayError | None = None
+        # Brokers that are away: whoever waits goes on waiting, and metrics say that the log is not followed.
+        self.away: ForebayError | None = None
         self.log_number = (
             0  # grows when a topic turns out to be another log than before: offsets mean others then
         )
@@ -176,7 +180,12 @@ class IndexFeed:
                 self._look()
                 self._assign(consumer)
             except KafkaException as error:
-                found = translate(error.args[0], self._options, "reading the blackboard's topics")
+                found = translate(
+                    error.args[0],
+                    self._options,
+                    "reading the blackboard's topics",
+                    *on_topics(READ, self._names),
+                )
                 if not found.retryable:
                     raise found from None
                 self._ended.wait(away.failed())
@@ -198,8 +207,10 @@ class IndexFeed:
         """A topic may grow: what is in a partition that nobody reads would be missing, and nobody would know."""
         try:
             described = self._cluster.describe(self._names)
-        except UnreachableError:
+        except UnreachableError as error:
+            self.away = error
             return
+        self.away = None
         if any(topic.id != self._topic_ids[name] for name, topic in described.items()):
             log.warning("a topic of the blackboard was deleted and made again")
             self._look()
@@ -225,8 +236,11 @@ class IndexFeed:
                 reached[key] = message.offset()
             elif error.code() in _GONE:
                 raise _LogLostError(key[0])
+            elif error.code() == NO_GROUP:
+                continue
             else:
-                found = translate(error, self._options, f"reading {key[0]}")
+                doing = f"reading {key[0]}"
+                found = translate(error, self._options, doing, *on_topics(READ, key[:1]))
                 if isinstance(found, AuthError) or not found.retryable:
                     raise found
         if not reached:

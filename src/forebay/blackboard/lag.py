@@ -10,6 +10,8 @@ from confluent_kafka import Consumer, KafkaException
 
 from forebay.errors import ForebayError, UnreachableError
 from forebay.kafka.admin import Cluster
+from forebay.kafka.consumers import committed_offsets
+from forebay.kafka.missing_acls import READ, on_group, on_topics
 from forebay.kafka.partitions import PartitionOffset
 from forebay.kafka.settings import CLIENT_LOG, connection_settings, translate
 from forebay.options import Options
@@ -27,6 +29,7 @@ class LagMonitor:
     def __init__(self, options: Options, topic: str, group: str) -> None:
         self._options = options
         self._topic = topic
+        self._acls = (*on_topics(READ, [topic]), on_group(group))
         self._cluster = Cluster(options)
         settings = connection_settings(options) | {"group.id": group, "enable.auto.commit": False}
         self._consumer = Consumer(settings, logger=CLIENT_LOG)  # it never joins
@@ -39,9 +42,11 @@ class LagMonitor:
         count = self._cluster.describe([self._topic])[self._topic].partitions
         keys = [(self._topic, number) for number in range(count)]
         try:
-            committed = self._consumer.committed([PartitionOffset(*key) for key in keys], timeout=TIMEOUT_S)
+            wanted = [PartitionOffset(*key) for key in keys]
+            committed = committed_offsets(self._consumer, wanted, TIMEOUT_S)
         except KafkaException as error:
-            raise translate(error.args[0], self._options, "asking for the group's offsets") from None
+            doing = "asking for the group's offsets"
+            raise translate(error.args[0], self._options, doing, *self._acls) from None
         ends, starts = self._cluster.latest(keys), self._cluster.earliest(keys)
         found = {}
         for tp in committed:

@@ -172,5 +172,10 @@ def node_name(options: Options) -> str:
     """The `transactional.id`, or one that nobody else has: two programs of one id end each other's transactions."""
     given = options["transactional.id"]
     if given is None:
-        given = f"{options['topic.prefix'].rstrip('.-')}-orch-{socket.gethostname()}-{uuid4().hex[:8]}"
+        given = f"{node_prefix(options)}{socket.gethostname()}-{uuid4().hex[:8]}"
     return str(given)
+
+
+def node_prefix(options: Options) -> str:
+    """What the transactional ids of all nodes begin with that have chosen none."""
+    return f"{options['topic.prefix'].rstrip('.-')}-orch-"

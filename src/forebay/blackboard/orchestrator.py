@@ -34,6 +34,7 @@ from forebay.blackboard.retries import Job, RetryPolicy, agent_of, headers_of, j
 from forebay.blackboard.shapes import parse_quickly, text
 from forebay.blackboard.stats import OrchestratorStats
 from forebay.blackboard.store import KafkaBlackboardStore
+from forebay.deadletter.letter_spans import letters_written
 from forebay.deadletter.letter_topic import ensure_topic
 from forebay.deadletter.policy import ErrorPolicy
 from forebay.deadletter.stacktrace import logged_frames
@@ -42,6 +43,7 @@ from forebay.kafka.producer import OutgoingRecord
 from forebay.keywords import shown
 from forebay.pool import Pool, Record
 from forebay.pool.options import POOL
+from forebay.telemetry import otlp
 
 log = logging.getLogger("forebay.blackboard")
 
@@ -94,6 +96,7 @@ class Orchestrator:
         self._subscriptions: dict[str, AgentSubscription] = {}
         self._stopping = asyncio.Event()
         self._pools: list[Pool] = []
+        self._push: otlp.MetricsPush | None = None
         self._threads = ThreadPoolExecutor(workers, thread_name_prefix="forebay-agent")
 
     def __repr__(self) -> str:
@@ -156,6 +159,8 @@ class Orchestrator:
         try:
             for pool in self._pools:
                 await pool.start(self._handle)
+            # The pools send what is theirs by themselves.
+            self._push = otlp.push(lambda: AgentCollector(self.stats, [], self.store.collector()))
         except BaseException:
             await self.stop()  # what has begun must not go on by itself
             raise
@@ -163,6 +168,9 @@ class Orchestrator:
     async def stop(self) -> None:
         """Agents that are at work finish; their results are written; then the group is left."""
         self._stopping.set()
+        if self._push is not None:
+            await asyncio.to_thread(self._push.close)
+            self._push = None
         await asyncio.gather(*(pool.stop() for pool in self._pools))
         self._threads.shutdown(wait=False, cancel_futures=True)
 
@@ -398,4 +406,8 @@ class Orchestrator:
         letter = letter_of(job, agent, record.key, value, record.headers, error, now_ms, record.timestamp)
         most = 0 if bare else most_bytes(self.store.options)
         letter = replace(letter, message=letter.message[:WORDS]).cut(most)
-        return OutgoingRecord(self.store.topics.dlq(agent), *letter.to_kafka())
+        topic = self.store.topics.dlq(agent)
+        letters_written(
+            topic, [letter], time.time_ns()
+        )  # as it is counted: one that is made again is there again
+        return OutgoingRecord(topic, *letter.to_kafka())

@@ -149,7 +149,7 @@ class KafkaBlackboardStore:
         """How the store fares: what it has read and refused, and whether its index follows the log."""
         if not self._ready:
             return BoardStats(0, self.refusals.by_topic, None)
-        trouble = self._feed.trouble
+        trouble = self._feed.trouble or self._feed.away
         return BoardStats(
             self._feed.taken,
             self.refusals.by_topic,

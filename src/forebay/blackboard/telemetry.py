@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from forebay.blackboard.artifact import Document
-from forebay.pool.tracing import context_headers, watched
+from forebay.telemetry.spans import QUIET, context_headers, failed, watched
 
 Placed = Mapping[tuple[str, int], int]
 
@@ -43,8 +43,13 @@ def publishing(topic: str, document: Document) -> Iterator[Any]:
         f"send {topic}",
         kind=otel.trace.SpanKind.PRODUCER,
         attributes=_attributes(topic, document, "send"),
+        **QUIET,
     ) as span:
-        yield span
+        try:
+            yield span
+        except Exception as error:
+            failed(otel, span, error)
+            raise
 
 
 def published(span: Any, topic: str, placed: Placed, transaction: str | None) -> None:
@@ -100,10 +105,11 @@ def handling(
         kind=otel.trace.SpanKind.CONSUMER,
         attributes=attributes,
         links=[otel.trace.Link(origin)] if origin.is_valid else [],
+        **QUIET,
     ) as span:
         place(span, partition, offset, transaction)
         try:
             yield span
         except Exception as error:
-            span.set_attribute("error.type", type(error).__qualname__)
-            raise  # the span notes it as an exception by itself
+            failed(otel, span, error)
+            raise

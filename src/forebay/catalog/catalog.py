@@ -10,7 +10,7 @@ import json
 import sqlite3
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -20,21 +20,60 @@ from typing import Any
 from forebay.connectors.contract import Stretch
 from forebay.deadletter.ledger import NEAR
 from forebay.home_tables import STEPS, Lost, lose
-from forebay.sqlite import migrate, transaction
+from forebay.sqlite import migrate, transaction, write_ahead
 
 RATE_WINDOW_MS = 10_000  # errors a second are counted over this long
 BATCHES_KEPT = 1_000  # per view: enough to look back some minutes, small enough to read at once
-HISTORY_KEPT = 1_000
+LOST_NOTED = 10  # of one batch: the others are in the totals
+HISTORY_KEPT = 1_000  # events of each source and view
 
 
 class QueryState(StrEnum):
     """Where a view's query is in its life."""
 
+    CREATED = "created"  # it is there, and nothing was started yet
     STARTING = "starting"
     RUNNING = "running"
+    PAUSED = "paused"  # its source is paused; nothing is fetched until it is resumed
+    BACKPRESSURED = "backpressured"  # what is in flight is above the high watermark: nothing is fetched
+    STALLED = "stalled"  # there is something to read, and no batch has ended for long
     RETRYING = "retrying"  # it failed in a way that passes, and will be started again
     STOPPED = "stopped"
     FAILED = "failed"
+
+
+class EventKind(StrEnum):
+    """What `forebay_catalog.events` tells of."""
+
+    STATE = "state"  # a view's query is in another state
+    COMMIT_FAILED = "commit_failed"  # the group's offsets could not be committed; it is tried again
+    COMMITTED_AGAIN = "committed_again"  # after failures
+    UNREACHABLE = "unreachable"  # the brokers do not answer whoever asks for their health
+    REACHABLE = "reachable"  # they do again
+    REBALANCE = "rebalance"  # partitions came or went
+    REJECTED = "rejected"  # a view met the first record of a kind that does not decode
+    LOST = "lost"  # records were gone before they were read
+
+
+@dataclass(frozen=True)
+class Event:
+    """Something that happened to a source or a view, as the catalog keeps it."""
+
+    at_ms: int
+    name: str
+    kind: str
+    state: str | None
+    message: str
+
+
+@dataclass(frozen=True)
+class BatchTimes:
+    """How many batches a view has had, and how long those took that are kept."""
+
+    batches: int
+    mean_ms: float
+    p99_ms: int
+    last_ms: int  # when the last one ended, by the wall clock
 
 
 @dataclass(frozen=True)
@@ -67,6 +106,7 @@ class BatchRecord:
     rate_limited: int = 0  # of the rejected: those that the rate limit kept out
     limited: tuple[Stretch, ...] = ()  # where these are
     case_mismatches: int = 0  # of the good: with a NULL for a field that differs from its column only in case
+    bytes: int = 0  # of keys and values as they were fetched
 
 
 @dataclass(frozen=True)
@@ -90,6 +130,7 @@ class Totals:
     lost_ranges: int = 0  # all of them, those that are not named any more, too
     lost_records: int = 0  # offsets in all of them; gaps in the log count
     case_mismatches: int = 0
+    bytes: int = 0  # since the version that counts them
 
 
 @dataclass(frozen=True)
@@ -116,7 +157,7 @@ class Catalog:
         self._connection = sqlite3.connect(path, check_same_thread=False, timeout=30, isolation_level=None)
         path.chmod(0o600)
         self._connection.row_factory = sqlite3.Row
-        self._connection.execute("PRAGMA journal_mode=WAL")
+        write_ahead(self._connection)
         self._connection.execute("PRAGMA synchronous=FULL")
         migrate(self._connection, STEPS)
         self._upgrade_quotes()
@@ -171,8 +212,9 @@ class Catalog:
         """Forget an object and all that is known of it."""
         with self._transaction(durable=True) as db:
             db.execute("DELETE FROM objects WHERE name = ?", (name,))
-            for table in ("status", "status_history", "batches", "totals", "recent_errors", "lost_ranges"):
+            for table in ("status", "batches", "totals", "recent_errors", "lost_ranges"):
                 db.execute(f"DELETE FROM {table} WHERE view = ?", (name,))  # noqa: S608
+            db.execute("DELETE FROM events WHERE name = ?", (name,))
             db.execute("DELETE FROM dead_letter_ledger WHERE source = ?", (name,))
 
     # -- where sources begin -------------------------------------------------------------------------
@@ -206,14 +248,31 @@ class Catalog:
             db.execute(
                 "INSERT OR REPLACE INTO status VALUES (?, ?, ?, ?, ?)", (view, state, message, pid, now)
             )
-            db.execute(
-                "INSERT INTO status_history (view, state, message, at_ms) VALUES (?, ?, ?, ?)",
-                (view, state, message, now),
-            )
-            db.execute(
-                "DELETE FROM status_history WHERE view = ? AND id <= (SELECT max(id) FROM status_history) - ?",
-                (view, HISTORY_KEPT),
-            )
+            _note(db, now, view, EventKind.STATE, message, state)
+
+    def note(self, name: str, kind: EventKind, message: str) -> None:
+        """Keep what happened to a source or a view."""
+        with self._transaction() as db:
+            _note(db, _now(), name, kind, message)
+
+    def events(self, name: str | None = None) -> list[Event]:
+        """In the order in which they happened, whatever the clock said."""
+        rows = self._rows(
+            "SELECT at_ms, name, kind, state, message FROM events WHERE (?1 IS NULL OR name = ?1) ORDER BY id",
+            name,
+        )
+        return [Event(*row) for row in rows]
+
+    def newest_events(self, limit: int, names: Iterable[str] | None = None) -> list[Event]:
+        """At most so many, the newest first, of these names or of all."""
+        chosen = None if names is None else sorted(names)
+        places = "" if chosen is None else f"WHERE name IN ({', '.join('?' * len(chosen))})"
+        rows = self._rows(
+            f"SELECT at_ms, name, kind, state, message FROM events {places} ORDER BY id DESC LIMIT ?",  # noqa: S608
+            *(chosen or ()),
+            limit,
+        )
+        return [Event(*row) for row in rows]
 
     def state(self, view: str) -> tuple[QueryState, str, int] | None:
         """State, message and process of a view's query; None if it never ran."""
@@ -221,8 +280,15 @@ class Catalog:
         return (QueryState(rows[0]["state"]), rows[0]["message"], rows[0]["pid"]) if rows else None
 
     def history(self, view: str) -> list[tuple[int, str, str]]:
-        rows = self._rows("SELECT at_ms, state, message FROM status_history WHERE view = ? ORDER BY id", view)
-        return [(row["at_ms"], row["state"], row["message"]) for row in rows]
+        """When a view's query came into which state, and why."""
+        return [
+            (each.at_ms, each.state, each.message) for each in self.events(view) if each.state is not None
+        ]
+
+    def since(self, view: str) -> int | None:
+        """When the view's query came into the state that it is in."""
+        rows = self._rows("SELECT since_ms FROM status WHERE view = ?", view)
+        return rows[0]["since_ms"] if rows else None
 
     def record_batch(self, *records: BatchRecord) -> None:
         """Add batches to the totals, each once: a batch that was counted before changes nothing."""
@@ -250,13 +316,15 @@ class Catalog:
 
     def source_errors(self) -> list[SourceErrors]:
         """A row a source. Views over one source meet the same records: the one that met most tells."""
-        since = _now() - RATE_WINDOW_MS
+        now = _now()
         recent = {
             (row["view"], row["source"]): row["errors"]
             for row in self._rows(
-                "SELECT view, source, sum(errors) AS errors FROM recent_errors WHERE at_ms > ? "
+                # A clock that was set back leaves errors in the future: they are not of the last ten seconds.
+                "SELECT view, source, sum(errors) AS errors FROM recent_errors WHERE at_ms > ? AND at_ms <= ? "
                 "GROUP BY view, source",
-                since,
+                now - RATE_WINDOW_MS,
+                now,
             )
         }
         found: dict[str, SourceErrors] = {}
@@ -294,6 +362,41 @@ class Catalog:
         rows = self._rows("SELECT * FROM batches WHERE view = ? ORDER BY batch DESC LIMIT ?", view, limit)
         return [(r["batch"], r["at_ms"], r["records"], r["rejected"], r["duration_ms"]) for r in rows]
 
+    def newest_batches(self, view: str, limit: int) -> list[tuple[int, int, int, int, int, int]]:
+        """The newest first: (batch, at_ms, records, bytes, rejected, duration_ms)."""
+        rows = self._rows(
+            "SELECT batch, at_ms, records, bytes, rejected, duration_ms FROM batches WHERE view = ? "
+            "ORDER BY batch DESC LIMIT ?",
+            view,
+            limit,
+        )
+        return [tuple(row) for row in rows]
+
+    def all_batches(self) -> list[tuple[str, int, int, int, int, int, int]]:
+        """Of all views, in order: (view, batch, at_ms, records, bytes, rejected, duration_ms)."""
+        rows = self._rows(
+            "SELECT view, batch, at_ms, records, bytes, rejected, duration_ms FROM batches ORDER BY view, batch"
+        )
+        return [tuple(row) for row in rows]
+
+    def batch_times(self, view: str) -> BatchTimes | None:
+        """None before the first batch. Those that were counted after a crash have no duration, and are left out."""
+        rows = self._rows(
+            "SELECT max(batch) + 1 AS batches, max(at_ms) AS last_ms FROM batches WHERE view = ?", view
+        )
+        if rows[0]["batches"] is None:
+            return None
+        took = [
+            row["duration_ms"]
+            for row in self._rows(
+                "SELECT duration_ms FROM batches WHERE view = ? AND duration_ms > 0 ORDER BY duration_ms",
+                view,
+            )
+        ]
+        mean = sum(took) / len(took) if took else 0.0
+        p99 = took[-(-len(took) * 99 // 100) - 1] if took else 0  # the nearest rank
+        return BatchTimes(rows[0]["batches"], mean, p99, rows[0]["last_ms"])
+
 
 def _now() -> int:
     return int(time.time() * 1000)
@@ -310,7 +413,7 @@ def _totals(row: sqlite3.Row, lost: Sequence[str]) -> Totals:
         row["view"], row["source"], row["batch"], row["records"], json.loads(row["rejected"]), row["example"],
         tuple(lost), row["late"], json.loads(row["offsets"]), row["at_ms"],
         row["skipped"], row["dlq"], row["rate_limited"], row["last_error_ms"],
-        row["lost_ranges"], row["lost_records"], row["case_mismatches"],
+        row["lost_ranges"], row["lost_records"], row["case_mismatches"], row["bytes"],
     )  # fmt: skip
 
 
@@ -321,10 +424,17 @@ def _count(db: sqlite3.Connection, record: BatchRecord, now: int) -> None:
     if known and known["batch"] >= record.batch:
         return
     rejected = json.loads(known["rejected"]) if known else {}
+    for kind in record.rejected.keys() - rejected.keys():
+        _note(
+            db, now, record.view, EventKind.REJECTED, f"{kind} in source '{record.source}': {record.example}"
+        )
+    for topic, partition, start, end in record.lost[:LOST_NOTED]:
+        gone = f"{topic}-{partition} [{start}, {end}) of source '{record.source}' was gone before it was read"
+        _note(db, now, record.view, EventKind.LOST, gone)
     for kind, count in record.rejected.items():
         rejected[kind] = rejected.get(kind, 0) + count
     db.execute(
-        "INSERT OR REPLACE INTO totals VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        "INSERT OR REPLACE INTO totals VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (record.view, record.source, record.batch, record.records + (known["records"] if known else 0),
          json.dumps(rejected), record.example or (known["example"] if known else None),
          record.late + (known["late"] if known else 0),
@@ -333,19 +443,35 @@ def _count(db: sqlite3.Connection, record: BatchRecord, now: int) -> None:
          record.rate_limited + (known["rate_limited"] if known else 0),
          now if record.rejected else known["last_error_ms"] if known else 0,
          known["lost_ranges"] if known else 0, known["lost_records"] if known else 0,
-         record.case_mismatches + (known["case_mismatches"] if known else 0)),
+         record.case_mismatches + (known["case_mismatches"] if known else 0),
+         record.bytes + (known["bytes"] if known else 0)),
     )  # fmt: skip
     lose(db, record.view, record.source, record.lost)
     _note_errors(db, record, now)
     db.execute(
-        "INSERT INTO batches VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET "
-        "records = records + excluded.records, rejected = rejected + excluded.rejected",
+        "INSERT INTO batches VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET "
+        "records = records + excluded.records, rejected = rejected + excluded.rejected, "
+        "bytes = bytes + excluded.bytes",
         (record.view, record.batch, now, record.records, sum(record.rejected.values()),
-         record.duration_ms),
+         record.duration_ms, record.bytes),
     )  # fmt: skip
     db.execute(
         "DELETE FROM batches WHERE view = ? AND batch <= ?",
         (record.view, record.batch - BATCHES_KEPT),
+    )
+
+
+def _note(
+    db: sqlite3.Connection, now: int, name: str, kind: EventKind, message: str, state: str | None = None
+) -> None:
+    db.execute(
+        "INSERT INTO events (at_ms, name, kind, state, message) VALUES (?, ?, ?, ?, ?)",
+        (now, name, kind, state, message),
+    )
+    db.execute(
+        "DELETE FROM events WHERE name = ?1 AND id <= "
+        "(SELECT id FROM events WHERE name = ?1 ORDER BY id DESC LIMIT 1 OFFSET ?2)",
+        (name, HISTORY_KEPT),
     )
 
 

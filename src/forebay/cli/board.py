@@ -20,7 +20,7 @@ from forebay.blackboard import (
     LagMonitor,
     replay,
 )
-from forebay.cli.brokers import BrokersOption
+from forebay.cli.brokers import BrokersOption, client_settings
 from forebay.cli.brokers import brokers as usual_brokers
 from forebay.cli.output import OUTPUT_OPTION, OutputFormat, show_items, show_rows, words
 from forebay.errors import UnknownObjectError
@@ -163,9 +163,7 @@ def lag(
     output: Out = OutputFormat.TABLE,
 ) -> None:
     """How many artifacts the agents are behind, partition by partition."""
-    store = KafkaBlackboardStore(
-        usual_brokers(brokers), topic_prefix=prefix, create_topics=False, connect_timeout_ms=PATIENCE_MS
-    )
+    store = _store(brokers, prefix)
     monitor = LagMonitor(store.options, store.topics.artifacts, group or f"{prefix}orchestrator")
     try:
         found = [_Lag(partition, lag) for partition, lag in sorted(monitor.lag().items())]
@@ -178,11 +176,16 @@ def _utc(moment: datetime | None) -> datetime | None:
     return moment.replace(tzinfo=UTC) if moment is not None else None
 
 
+def _store(brokers: str | None, prefix: str) -> KafkaBlackboardStore:
+    servers = usual_brokers(brokers)
+    settings: dict[str, Any] = {"topic_prefix": prefix, "create_topics": False}
+    settings |= {"connect_timeout_ms": PATIENCE_MS, **client_settings(servers)}
+    return KafkaBlackboardStore(servers, **settings)
+
+
 def _with(brokers: str | None, prefix: str, work: Callable[[Any], Awaitable[None]]) -> None:
     async def run() -> None:
-        async with KafkaBlackboardStore(
-            usual_brokers(brokers), topic_prefix=prefix, create_topics=False, connect_timeout_ms=PATIENCE_MS
-        ) as store:
+        async with _store(brokers, prefix) as store:
             await work(store)
 
     asyncio.run(run())

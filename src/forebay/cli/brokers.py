@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from forebay.errors import MissingOptionError
+from forebay.errors import MissingOptionError, OptionValueError
 from forebay.patience import PATIENCE_S
 from forebay.project import LOCAL
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from forebay.registry.client import RegistryClient
 
 T = TypeVar("T")
+HOST = "127.0.0.1"  # what the dev stack calls itself
 
 BrokersOption = Annotated[
     str | None,
@@ -35,6 +37,15 @@ RegistryOption = Annotated[
     typer.Option(
         "--registry",
         help="the schema registry; SCHEMA_REGISTRY_URL unless given, else forebay.toml, the running dev stack",
+        show_default=False,
+    ),
+]
+KafkaConfigOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--kafka-config",
+        help="a properties file of client settings, as Kafka's own tools take one: security.protocol=SASL_SSL, sasl.username, "
+        "ssl.ca.location, …; FOREBAY_KAFKA_CONFIG unless given, else forebay.toml, the running dev stack's",
         show_default=False,
     ),
 ]
@@ -63,13 +74,44 @@ def running(what: str) -> str | None:
     return found
 
 
-def options(given: str | None, topic: str = "-", pairs: list[str] | None = None) -> Options:
+def client_settings(servers: str, file: Path | None = None) -> dict[str, str]:
+    """The settings of a file, as `kafka.*` options: one that was named, else the dev stack's, if these are its brokers."""
+    named = file or os.environ.get("FOREBAY_KAFKA_CONFIG")
+    if not named:
+        own = _same(servers, running("bootstrap_servers"))
+        named = running("client_config") if own else None
+    return _read(Path(named)) if named else {}
+
+
+def _same(servers: str, other: str | None) -> bool:
+    return other is not None and servers.replace("localhost:", f"{HOST}:") == other
+
+
+def _read(path: Path) -> dict[str, str]:
+    import javaproperties
+
+    try:
+        found = javaproperties.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise OptionValueError(
+            f"the client settings in {path} cannot be read: {error}", option="kafka-config"
+        ) from None
+    return {f"kafka.{key}": value for key, value in found.items()}
+
+
+def options(
+    given: str | None,
+    topic: str = "-",
+    pairs: list[str] | None = None,
+    kafka_config: Path | None = None,
+) -> Options:
     """How the brokers are reached, as a Kafka source's options."""
     from forebay.kafka.options import KAFKA
     from forebay.kafka.topics import settings_of
 
-    named = {
-        "bootstrap.servers": brokers(given),
+    servers = brokers(given)
+    named = client_settings(servers, kafka_config) | {
+        "bootstrap.servers": servers,
         "topic": topic,
         "group.id": "forebay-cli",
         "connect.timeout.ms": str(int(PATIENCE_S * 1000)),

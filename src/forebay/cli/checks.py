@@ -177,11 +177,12 @@ def clock(where: Where) -> Finding:
         text = f"{abs(ahead):.1f} s {direction} the registry's"
         off = abs(ahead) > CLOCK_S
         return Finding("clock", "warn" if off else "ok", text, remedy if off else "")
-    topic = _with_future_records(where.options)
-    if topic is None:
+    topics = _with_future_records(where.options)
+    if topics is None:
         return Finding("clock", "ok", "not compared: no registry and no broker answers")
-    if topic:
-        text = f"topic {topic} has records from the future: this clock is behind, or that of who wrote them ahead"
+    if topics:
+        listed = f"topic {topics[0]} has" if len(topics) == 1 else f"topics {', '.join(topics)} have"
+        text = f"{listed} records from the future: this clock is behind, or that of who wrote them ahead"
         return Finding("clock", "warn", text, remedy)
     return Finding("clock", "ok", "no topic has records from the future")
 
@@ -205,8 +206,8 @@ def _ahead_of_registry(urls: str) -> float | None:
     return here - there
 
 
-def _with_future_records(options: Options) -> str | None:
-    """A topic that has some; "" where none has; None if no broker answers."""
+def _with_future_records(options: Options) -> list[str] | None:
+    """The topics that have some; None if no broker answers."""
     from forebay.kafka.admin import Cluster, partitions_of
 
     cluster = Cluster(options)
@@ -219,7 +220,7 @@ def _with_future_records(options: Options) -> str | None:
         return None
     finally:
         cluster.close()
-    return next((name for (name, number), end in ends.items() if later.get((name, number), end) < end), "")
+    return sorted({name for (name, number), end in ends.items() if later.get((name, number), end) < end})
 
 
 def disk(what: str, path: Path) -> Finding:

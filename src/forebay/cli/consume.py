@@ -11,11 +11,19 @@ import time
 from collections.abc import Generator, Iterator, Sequence
 from enum import StrEnum
 from itertools import islice
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from forebay.cli.brokers import BrokersOption, SetOption, options, patiently
+from forebay.cli.brokers import (
+    BrokersOption,
+    KafkaConfigOption,
+    SetOption,
+    client_settings,
+    options,
+    patiently,
+)
 from forebay.cli.completion import complete_source
 from forebay.cli.inspect import DEFAULT_HOME, HomeOption
 from forebay.cli.output import plain, words
@@ -24,6 +32,7 @@ from forebay.errors import MissingOptionError, OptionValueError, WaitTimeoutErro
 if TYPE_CHECKING:
     from confluent_kafka import Message
 
+    from forebay.deadletter.masked import LetterMask
     from forebay.kafka.rows import RowDecoder
     from forebay.options import Options
 
@@ -79,6 +88,7 @@ def consume(
     home: HomeOption = DEFAULT_HOME,
     brokers: BrokersOption = None,
     set_: SetOption = None,
+    kafka_config: KafkaConfigOption = None,
 ) -> None:
     """Print the records of a topic, up to its end or as they come. No consumer group is used or moved.
 
@@ -94,13 +104,13 @@ def consume(
     """
     if topic is None and source is None:
         raise MissingOptionError("which topic?", option="topic", remedy="forebay consume TOPIC, or --source")
-    bound, decoder, topics = _opened(topic, source, brokers, set_, home)
+    bound, decoder, topics, mask = _opened(topic, source, brokers, set_, kafka_config, home)
     # Not KeyboardInterrupt: raised inside the client's C code it comes out as a SystemError.
     stopped = threading.Event()
     signal.signal(signal.SIGINT, lambda number, frame: stopped.set())
     stream = _messages(bound, topics, start, partition, follow, timeout, limit, stopped)
     try:
-        _print(islice(stream, limit), output, hex_, decoder)
+        _print(islice(stream, limit), output, hex_, decoder, mask)
         sys.stdout.flush()
     except BrokenPipeError:
         # head has seen enough; what is still buffered has nowhere to go.
@@ -111,12 +121,18 @@ def consume(
 
 
 def _opened(
-    topic: str | None, source: str | None, brokers: str | None, pairs: list[str] | None, home: Any
-) -> tuple[Options, RowDecoder | None, list[str] | None]:
-    """How the brokers are reached, what decodes values, and which topics; None: those of the source."""
+    topic: str | None,
+    source: str | None,
+    brokers: str | None,
+    pairs: list[str] | None,
+    kafka_config: Path | None,
+    home: Any,
+) -> tuple[Options, RowDecoder | None, list[str] | None, LetterMask | None]:
+    """How the brokers are reached, what decodes values, which topics (None: those of the source), and what is masked."""
     if source is None:
         assert topic is not None
-        return options(brokers, topic, pairs), None, [topic]
+        return options(brokers, topic, pairs, kafka_config), None, [topic], None
+    from forebay.deadletter.masked import LetterMask
     from forebay.kafka.connector import KafkaSource
     from forebay.kafka.rows import RowDecoder
     from forebay.kafka.topics import settings_of
@@ -126,11 +142,16 @@ def _opened(
         connector = found.source(source)
     if not isinstance(connector, KafkaSource):
         raise OptionValueError(f"source '{source}' reads no topic", option="source")
-    given = dict(connector.options.given) | {"connect.timeout.ms": "5000"} | settings_of(pairs or (), "--set")
+    given = dict(connector.options.given) | {"connect.timeout.ms": "5000"}
+    if kafka_config is not None:  # a source has settings of its own: others only if this line names them
+        given |= client_settings(connector.options["bootstrap.servers"], kafka_config)
+    given |= settings_of(pairs or (), "--set")
     if brokers is not None:
         given["bootstrap.servers"] = brokers
     bound = connector.options.table.bind(given)
-    return bound, RowDecoder(connector.config.schema, bound), None if topic is None else [topic]
+    decoder, named = RowDecoder(connector.config.schema, bound), None if topic is None else [topic]
+    mask = LetterMask(connector.mask, lambda: (connector.config, bound)) if connector.mask else None
+    return bound, decoder, named, mask
 
 
 def _messages(
@@ -192,50 +213,82 @@ class _QuietError(Exception):
     """Nothing has come for as long as `--timeout` allows."""
 
 
-def _print(messages: Iterator[Message], output: RecordOutput, hex_: bool, decoder: RowDecoder | None) -> None:
+def _print(
+    messages: Iterator[Message],
+    output: RecordOutput,
+    hex_: bool,
+    decoder: RowDecoder | None,
+    mask: LetterMask | None,
+) -> None:
     if output is RecordOutput.JSON:
-        rows = [_row(message, decoder) for message in messages]
+        rows = [_row(message, decoder, mask) for message in messages]
         print(json.dumps(rows, default=plain, indent=2, ensure_ascii=False))
         return
     for message in messages:
         if output is RecordOutput.JSONL:
-            print(json.dumps(_row(message, decoder), default=plain, ensure_ascii=False), flush=True)
+            print(json.dumps(_row(message, decoder, mask), default=plain, ensure_ascii=False), flush=True)
         else:
-            print(_line(message, hex_, decoder), flush=True)
+            print(_line(message, hex_, decoder, mask), flush=True)
 
 
-def _row(message: Message, decoder: RowDecoder | None) -> dict[str, Any]:
+class _Shown:
+    """A message without what is masked of it."""
+
+    def __init__(self, message: Message, mask: LetterMask) -> None:
+        from forebay.deadletter.masked import as_letter
+
+        self._message, self._letter = message, mask.letter(as_letter(message))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._message, name)
+
+    def key(self) -> bytes | None:
+        return self._letter.key
+
+    def value(self) -> bytes | None:
+        return self._letter.value
+
+    def headers(self) -> list[tuple[str, bytes | None]]:
+        return list(self._letter.headers)
+
+
+def _row(message: Message, decoder: RowDecoder | None, mask: LetterMask | None) -> dict[str, Any]:
     from forebay.kafka.envelope import to_json
 
-    row = to_json(message)
-    return row if decoder is None else row | _decoded(message, decoder)
+    row = to_json(message if mask is None else _Shown(message, mask))
+    return row if decoder is None else row | _decoded(message, decoder, mask)
 
 
-def _decoded(message: Message, decoder: RowDecoder) -> dict[str, Any]:
+def _decoded(message: Message, decoder: RowDecoder, mask: LetterMask | None) -> dict[str, Any]:
     """`row` is a row, a list of rows of a change log, or null where the format skips the record; or `error` is why not."""
     batches = list(decoder.decode([message]))
     rejected = [item for batch in batches for item in batch.rejected]
     if rejected:
-        return {"error": {"kind": rejected[0].kind, "message": rejected[0].message}}
+        first = rejected[0]
+        words_ = first.message if mask is None else mask.mask.message(first.message, first.path)
+        return {"error": {"kind": first.kind, "message": words_}}
     rows = [row for batch in batches for row in batch.records.to_pylist()]
+    if mask is not None:
+        rows = [mask.row(row) for row in rows]
     return {"row": rows[0] if len(rows) == 1 else rows or None}
 
 
-def _line(message: Message, hex_: bool, decoder: RowDecoder | None) -> str:
+def _line(message: Message, hex_: bool, decoder: RowDecoder | None, mask: LetterMask | None) -> str:
     """Where it is, when it was written, its key and its value, its headers."""
     _, timestamp_ms = message.timestamp()
     when = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(timestamp_ms / 1000)) + f".{timestamp_ms % 1000:03}"
-    value = _shown(message.value(), hex_)
+    shown = message if mask is None else _Shown(message, mask)
+    value = _shown(shown.value(), hex_)
     if decoder is not None:
-        found = _decoded(message, decoder)
+        found = _decoded(message, decoder, mask)
         wrong = found.get("error")
         value = (
             f"{wrong['kind']}: {wrong['message']}"
             if wrong
             else json.dumps(found["row"], default=plain, ensure_ascii=False)
         )
-    headers = _headers(message.headers() or (), hex_)
-    key = _shown(message.key(), hex_)
+    headers = _headers(shown.headers() or (), hex_)
+    key = _shown(shown.key(), hex_)
     return f"{message.partition()}/{message.offset()}  {when}  {key}  {value}{headers}"
 
 

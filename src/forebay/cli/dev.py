@@ -9,11 +9,13 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
+import javaproperties
 import typer
 from rich.console import Console
 from rich.table import Table
 
 from forebay.devstack import daemon
+from forebay.devstack.guard import Security
 from forebay.errors import StackNotRunningError
 
 dev_app = typer.Typer(
@@ -69,6 +71,14 @@ def up(
             show_default=False,
         ),
     ] = None,
+    security: Annotated[
+        Security | None,
+        typer.Option(
+            help="ask who is there. sasl-ssl: TLS and a password; mtls: TLS and a certificate; acl: as sasl-ssl, and a user may "
+            "do only what is allowed. Everybody is let in unless given.",
+            show_default=False,
+        ),
+    ] = None,
     output: OutputOption = AddressFormat.TABLE,
 ) -> None:
     """Start the broker and the registry in the background, and print their addresses.
@@ -82,12 +92,15 @@ def up(
 
       forebay dev up --no-registry --port 19092
 
+      forebay dev up --security sasl-ssl
+
       export KAFKA_BOOTSTRAP_SERVERS=$(forebay dev up -o json | jq -r .bootstrap_servers)
     """
     daemon.fetch(registry)
     with _words.status("Starting the stack…"):
-        now, started = daemon.up(registry=registry, port=port, registry_port=registry_port)
+        now, started = daemon.up(registry=registry, port=port, registry_port=registry_port, security=security)
     _words.print(f"Started: {', '.join(started)}" if started else "Already up", highlight=False)
+    _say_how_to_get_in(now)
     _print(now, output)
 
 
@@ -98,10 +111,41 @@ def status(output: OutputOption = AddressFormat.TABLE) -> None:
     [dim]Example:[/dim]  forebay dev status -o json
     """
     now = daemon.status()
+    _say_how_to_get_in(now)
     _print(now, output)
     if now.broker is None:
         _words.print("The stack is not running; start it with: forebay dev up", highlight=False)
         raise typer.Exit(_NOT_RUNNING)
+
+
+@dev_app.command(context_settings={"ignore_unknown_options": True})
+def acls(
+    words: Annotated[
+        list[str], typer.Argument(help="as kafka-acls takes them: --add, --remove or --list, and what")
+    ],
+) -> None:
+    """Allow users of the stack something, or no longer: the words of Kafka's own [bold]kafka-acls[/bold].
+
+    For a stack that was started with [bold]--security acl[/bold]. Its user is User:forebay.
+
+    [dim]Examples:[/dim]
+
+      forebay dev acls --add --allow-principal User:forebay --operation Read --topic orders
+
+      forebay dev acls --list
+    """
+    from forebay.devstack.grants import Grants
+
+    now = daemon.status()
+    if now.security != Security.ACL:
+        raise StackNotRunningError(
+            "no stack with ACLs is running", remedy="start one with: forebay dev up --security acl"
+        )
+    assert now.bootstrap_servers is not None
+    assert now.admin_config is not None
+    settings = javaproperties.loads(Path(now.admin_config).read_text(encoding="utf-8"))
+    for line in Grants(now.bootstrap_servers, settings).run(words):
+        typer.echo(line)
 
 
 @dev_app.command()
@@ -150,6 +194,24 @@ def down(
         _words.print("Data removed")
 
 
+def _say_how_to_get_in(now: daemon.Status) -> None:
+    """Where the secrets are, and not what they are."""
+    if not now.security:
+        return
+    lines = [
+        f"The broker asks who is there ({now.security}). forebay topic, produce, consume and doctor know how to get in.",
+        f"  a shell, SQL with '${{NAME}}':   . {now.client_environment}",
+        f"  --kafka-config of a command:   {now.client_config}",
+        f"  the same of an administrator:  {now.admin_config}",
+    ]
+    if now.security == Security.ACL:
+        lines.append(
+            "  User:forebay may do nothing yet: forebay dev acls --add --allow-principal User:forebay --operation All --topic '*'"
+        )
+    for line in lines:
+        _words.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
 def _print(now: daemon.Status, output: AddressFormat) -> None:
     services = {"broker": now.broker, "registry": now.registry}
     if output is AddressFormat.JSON:
@@ -157,6 +219,13 @@ def _print(now: daemon.Status, output: AddressFormat) -> None:
             "bootstrap_servers": now.bootstrap_servers,
             "schema_registry_url": now.schema_registry_url,
         }
+        if now.security:
+            body |= {
+                "security": now.security,
+                "client_config": now.client_config,
+                "client_environment": now.client_environment,
+                "admin_config": now.admin_config,
+            }
         for name, service in services.items():
             described = service and {key: getattr(service, key) for key in ("pid", "port", "log", "data")}
             body[name] = described

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 from rich.console import Console
 
+from forebay.cli.attach import Attached, AttachOption
 from forebay.cli.inspect import DEFAULT_HOME, HomeOption
 from forebay.cli.letter_choice import (
     ConfigOption,
@@ -27,9 +28,11 @@ from forebay.cli.letter_choice import (
     narrowed,
 )
 from forebay.cli.output import OUTPUT_OPTION, OutputFormat, show_rows, words
+from forebay.errors import UnreachableError
 from forebay.files import Draft
 
 if TYPE_CHECKING:
+    from forebay.deadletter.desk_views import LetterGroup
     from forebay.deadletter.entry import Entry
     from forebay.deadletter.letters import DeadLetters
     from forebay.deadletter.stats import LetterStats
@@ -43,7 +46,7 @@ dlq_app = typer.Typer(
     help="Records that did not decode or were not handled, from the letter to the repair.\n\n"
     "A source with ON ERROR = 'dead_letter', a pool with a dead.letter.topic and the agents of a blackboard keep each of "
     "them, byte for byte, with the reason. "
-    "Find out what is wrong ([bold]stats[/], [bold]ls[/], [bold]show[/]); then send them again, as they are or repaired "
+    "Find out what is wrong ([bold]groups[/], [bold]stats[/], [bold]ls[/], [bold]show[/]); then send them again, as they are or repaired "
     "([bold]replay[/]), or put them away ([bold]discard[/], [bold]reopen[/]). A letter is sent once, however often you ask.\n\n"
     "A day with it:\n\n"
     "  forebay dlq stats --source orders\n\n"
@@ -68,11 +71,18 @@ def ls(
     config: ConfigOption = None,
     output: Annotated[OutputFormat, OUTPUT_OPTION] = OutputFormat.TABLE,
     home: HomeOption = DEFAULT_HOME,
+    attach: AttachOption = None,
 ) -> None:
     """List letters, the newest first.
 
     Examples: forebay dlq ls -s orders · forebay dlq ls -s orders -w "state = 'open' AND partition = 3" -o jsonl
     """
+    if attach is not None:
+        from forebay.cli import attached_letters
+
+        attached_letters.refuse(topic=topic, brokers=brokers, config=config)
+        attached_letters.ls(Attached(attach), source, where, kind, limit, output)
+        return
     with _opened(home) as at:
         chosen = [
             narrowed(each, where, kind) for each in Whose.of(home, source, topic, brokers, config).all(at)
@@ -116,11 +126,18 @@ def show(
     config: ConfigOption = None,
     output: Annotated[OutputFormat, OUTPUT_OPTION] = OutputFormat.TABLE,
     home: HomeOption = DEFAULT_HOME,
+    attach: AttachOption = None,
 ) -> None:
     """Explain one letter: what was tried, where it failed, what the record holds, what to do.
 
     Examples: forebay dlq show -s orders orders/3/12345 · forebay dlq show -s orders 3/12345 -o json
     """
+    if attach is not None:
+        from forebay.cli import attached_letters
+
+        attached_letters.refuse(topic=topic, brokers=brokers, config=config)
+        attached_letters.show(Attached(attach), source, id, output)
+        return
     with _opened(home) as at:
         letters = Whose.of(home, source, topic, brokers, config).one(at)
         with _watched(letters) as reading:
@@ -152,11 +169,18 @@ def stats(
     config: ConfigOption = None,
     output: Annotated[OutputFormat, OUTPUT_OPTION] = OutputFormat.TABLE,
     home: HomeOption = DEFAULT_HOME,
+    attach: AttachOption = None,
 ) -> None:
     """Count letters by kind, state, field, partition and hour.
 
     Examples: forebay dlq stats · forebay dlq stats -s orders -w "state = 'open'" -o json
     """
+    if attach is not None:
+        from forebay.cli import attached_letters
+
+        attached_letters.refuse(topic=topic, brokers=brokers, config=config)
+        attached_letters.stats(Attached(attach), source, where, output)
+        return
     from forebay.cli.letter_views import draw_stats, stats_rows
 
     with _opened(home) as at:
@@ -183,6 +207,55 @@ def stats(
                 )  # fmt: skip
         if not counted:
             _say_none(chosen, topic)
+
+
+@dlq_app.command()
+def groups(
+    source: SourceOption = None,
+    state: Annotated[
+        Literal["open", "replayed", "failed_again", "discarded", "all"],
+        typer.Option(help="letters in this state"),
+    ] = "open",
+    limit: Annotated[int, typer.Option(help="show the largest so many; 0 is all")] = 20,
+    output: Annotated[OutputFormat, OUTPUT_OPTION] = OutputFormat.TABLE,
+    home: HomeOption = DEFAULT_HOME,
+) -> None:
+    """Group letters with the same fault: by source, kind, field and message, whatever the values in it are.
+
+    Letters are looked up in an index of the home; only what is new is read.
+
+    Examples: forebay dlq groups · forebay dlq groups -s orders --state all -o json
+    """
+    from forebay.cli.progress_bar import Waiting
+
+    with _opened(home) as at, at.letter_desk() as desk:
+        with Waiting("reading letters that are new") as waiting:
+            known = desk.refresh(source, 600.0, waiting)
+        if source is not None and known.error is not None:
+            raise UnreachableError(f"the letters of '{source}' cannot be read: {known.error}")
+        found = desk.groups(source, state)
+        shown = found.groups[: limit or None]
+        if output is not OutputFormat.TABLE:
+            show_rows([_group_row(group) for group in shown], output)
+            return
+        if shown:
+            from forebay.cli.letter_views import draw_groups
+
+            draw_groups(shown, Console())
+        more = len(found.groups) - len(shown)
+        if more:
+            words.print(f"and {more:,} more; --limit 0 shows all", highlight=False)
+        if not shown:
+            words.print(
+                "no such letters" + (f" of '{source}'" if source else ""), markup=False, highlight=False
+            )
+        for each in desk.owners():
+            if each.index.error and source in (None, each.name):
+                words.print(
+                    f"the letters of '{each.name}' cannot be read: {each.index.error}",
+                    markup=False,
+                    highlight=False,
+                )
 
 
 @dlq_app.command()
@@ -216,6 +289,7 @@ def replay(
     config: ConfigOption = None,
     output: Annotated[OutputFormat, OUTPUT_OPTION] = OutputFormat.TABLE,
     home: HomeOption = DEFAULT_HOME,
+    attach: AttachOption = None,
 ) -> None:
     """Send open letters' records again: their own bytes, or repaired ones. Each once, also if this is killed.
 
@@ -233,18 +307,30 @@ def replay(
       forebay dlq replay -s orders --all --rate 100 --with repairs:cents_to_euros --to orders-repaired
     """
     must_select(where, kind, id, all_)
+    if attach is not None:
+        from forebay.cli import attached_letters as elsewhere
+
+        elsewhere.refuse(
+            topic=topic, brokers=brokers, config=config, with_=with_, limit=limit, rate=rate, unsure=unsure
+        )
+        rest = f" TO {elsewhere.quoted(to)}" if to else ""
+        rest += f" PATCH {elsewhere.quoted(patch)}" if patch else ""
+        elsewhere.put(Attached(attach), "REPLAY", source, where, kind, id, rest, dry_run, output)
+        return
     with _opened(home) as at:
         letters = narrowed(Whose.of(home, source, topic, brokers, config).one(at), where, kind, id)
         with _watched(letters) as reading:
-            report = reading.replay(
-                to=to, patch=patch, repair=with_, dry_run=dry_run, unsure=unsure, limit=limit, rate=rate
-            )
+            how = "with a patch" if patch else f"with {with_}" if with_ else "as they are"
+            with _noted(home, "replay dead letters", letters.source, how, dry_run):
+                report = reading.replay(
+                    to=to, patch=patch, repair=with_, dry_run=dry_run, unsure=unsure, limit=limit, rate=rate
+                )
         from forebay.runtime.letter_statements import replayed
 
         _say(replayed(report), output)
         if dry_run and output is OutputFormat.TABLE:
             for outgoing in report.examples:
-                value = outgoing.value or b""
+                value = outgoing.shown or b""
                 text = value[:200].decode(errors="replace") + ("…" if len(value) > 200 else "")
                 words.print(f"  {outgoing.entry.id}: {text}", markup=False, highlight=False)
         if report.problem_count:
@@ -298,15 +384,26 @@ def discard(
     config: ConfigOption = None,
     output: Annotated[OutputFormat, OUTPUT_OPTION] = OutputFormat.TABLE,
     home: HomeOption = DEFAULT_HOME,
+    attach: AttachOption = None,
 ) -> None:
     """Mark open letters as not wanted: no replay sends them. Their bytes stay where they are.
 
     Examples: forebay dlq discard -s orders --id orders/3/12345 -r "load test" · forebay dlq discard -s orders --all -r old
     """
     must_select(where, kind, id, all_)
+    if attach is not None:
+        from forebay.cli import attached_letters as elsewhere
+
+        elsewhere.refuse(topic=topic, brokers=brokers, config=config)
+        rest = f" REASON {elsewhere.quoted(reason)}"
+        elsewhere.put(Attached(attach), "DISCARD", source, where, kind, id, rest, dry_run, output)
+        return
     with _opened(home) as at:
         letters = narrowed(Whose.of(home, source, topic, brokers, config).one(at), where, kind, id)
-        with _watched(letters) as reading:
+        with (
+            _watched(letters) as reading,
+            _noted(home, "discard dead letters", letters.source, reason, dry_run),
+        ):
             count = reading.discard(reason, dry_run=dry_run)
         from forebay.runtime.letter_statements import put
 
@@ -334,7 +431,10 @@ def reopen(
     must_select(where, kind, id, all_)
     with _opened(home) as at:
         letters = narrowed(Whose.of(home, source, topic, brokers, config).one(at), where, kind, id)
-        with _watched(letters) as reading:
+        with (
+            _watched(letters) as reading,
+            _noted(home, "reopen dead letters", letters.source, "", dry_run),
+        ):
             count = reading.reopen(dry_run=dry_run)
         from forebay.runtime.letter_statements import put
 
@@ -353,11 +453,49 @@ def recover(
     Example: forebay dlq recover -s orders
     """
     with _opened(home) as at:
-        with _watched(Whose.of(home, source).one(at)) as reading:
+        with (
+            _watched(Whose.of(home, source).one(at)) as reading,
+            _noted(home, "recover dead letters", reading.source, "", dry_run),
+        ):
             report = reading.recover(dry_run=dry_run)
         from forebay.runtime.letter_statements import recovered
 
         _say(recovered(report), output)
+
+
+@contextmanager
+def _noted(home: Path, action: str, source: str, detail: str, dry_run: bool) -> Iterator[None]:
+    """A change of letters, in the home's audit log."""
+    if dry_run:
+        yield
+        return
+    from forebay import actors
+    from forebay.catalog.audit import AuditLog
+
+    log = AuditLog(home.expanduser().resolve())
+    try:
+        with log.noted(actors.current(), action, source, detail):
+            yield
+    finally:
+        log.close()
+
+
+def _group_row(group: LetterGroup) -> dict[str, Any]:
+    """A row of `dlq groups -o json`."""
+    from forebay.deadletter.entry import moment
+
+    return {
+        "group": group.id,
+        "source": group.source,
+        "error_kind": group.kind,
+        "field": group.field,
+        "pattern": group.pattern,
+        "letters": group.letters,
+        "states": dict(group.counts),
+        "first_at": moment(group.first_ms),
+        "last_at": moment(group.last_ms),
+        "samples": list(group.samples),
+    }
 
 
 def _opened(home: Path) -> Home:

@@ -11,7 +11,14 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from forebay.cli.brokers import BrokersOption, RegistryOption, SetOption, options, running
+from forebay.cli.brokers import (
+    BrokersOption,
+    KafkaConfigOption,
+    RegistryOption,
+    SetOption,
+    options,
+    running,
+)
 from forebay.cli.checks import Finding, Where, findings
 from forebay.cli.inspect import DEFAULT_HOME
 from forebay.cli.output import OUTPUT_OPTION, OutputFormat, show_rows
@@ -31,6 +38,7 @@ def doctor(
     brokers: BrokersOption = None,
     registry: RegistryOption = None,
     set_: SetOption = None,
+    kafka_config: KafkaConfigOption = None,
     profile: Annotated[str | None, profile_option()] = None,
 ) -> None:
     """Look whether all that Forebay needs is there: a line each, with what to do about it.
@@ -50,7 +58,7 @@ def doctor(
     except ForebayError as error:
         wrong = Finding("forebay.toml", "fail", str(error).partition("\n  remedy:")[0], error.remedy)
     where = Where(
-        options(brokers, pairs=set_),
+        options(brokers, pairs=set_, kafka_config=kafka_config),
         bool(brokers or os.environ.get("KAFKA_BOOTSTRAP_SERVERS") or running("bootstrap_servers")),
         registry or os.environ.get("SCHEMA_REGISTRY_URL") or running("schema_registry_url"),
         home or Path(os.environ.get("FOREBAY_HOME") or DEFAULT_HOME),

@@ -14,6 +14,7 @@ from forebay.deadletter.outcomes import LetterState
 from forebay.deadletter.stats import HOUR_MS, LetterStats
 
 if TYPE_CHECKING:
+    from forebay.deadletter.desk_views import LetterGroup
     from forebay.deadletter.explain import Explanation, Line
 
 BAR = 40  # columns
@@ -44,7 +45,34 @@ def draw_list(entries: Sequence[Entry], several: bool, console: Console) -> None
             f"{moment(letter.failed_at_ms):%Y-%m-%d %H:%M:%S}",
             letter.kind,
             Text(str(entry.outcome.state), STATES[entry.outcome.state]),
-            Text(letter.message),
+            Text(entry.shown.message),
+        )
+    console.print(grid)
+
+
+SPARKS = " ▁▂▃▄▅▆▇█"
+
+
+def draw_groups(groups: Sequence[LetterGroup], console: Console) -> None:
+    """A line a group, with its letters over time."""
+    grid = Table(show_edge=False, pad_edge=False, header_style="bold")
+    for name in ("source", "error_kind", "field"):
+        grid.add_column(name, no_wrap=True)
+    grid.add_column("letters", justify="right", no_wrap=True)
+    grid.add_column("over time", no_wrap=True)
+    grid.add_column("last", no_wrap=True)
+    grid.add_column("message", overflow="fold", ratio=1)
+    for group in groups:
+        most = max(group.buckets, default=0) or 1
+        line = "".join(SPARKS[-(-count * (len(SPARKS) - 1) // most)] for count in group.buckets[-20:])
+        grid.add_row(
+            Text(group.source),
+            Text(group.kind),
+            Text(group.field or ""),
+            f"{group.letters:,}",
+            Text(line, "red"),
+            f"{moment(group.last_ms):%Y-%m-%d %H:%M:%S}",
+            Text(group.pattern),
         )
     console.print(grid)
 
@@ -118,7 +146,9 @@ def _draw_bytes(found: Explanation, console: Console) -> None:
         before = line.at + len(line.data)
     if found.hidden:
         console.print(Text(f"          … {found.hidden:,} bytes more in the letter", "dim"))
-    if not letter.whole and found.part == "value":
+    if found.masked:
+        console.print(Text("          some of it is masked: mask of the source", "dim"))
+    elif not letter.whole and found.part == "value":
         console.print(
             Text(
                 f"          the letter has {len(payload):,} of {size:,} bytes; sha256 {letter.sha256}", "dim"

@@ -47,6 +47,14 @@ COMMANDS = {
         "How far each source's consumer group is behind, partition by partition, as the brokers see it.",
     ),
     "tail": Command("inspect.tail", "Follow a view: every change as a line of JSON, until Ctrl-C."),
+    "recover": Command(
+        "recover.recover", "Go on with views whose checkpoint is lost, where their tables stand."
+    ),
+    "pack": Command(
+        "pack.pack",
+        "Pack this environment for the workers of a Spark cluster: Forebay, its native part, the libraries that tasks use.",
+        project=False,
+    ),
     "topic": Command("topic.topic_app", "Make, list, describe and delete topics."),
     "produce": Command(
         "produce.produce", "Write records to a topic: each line of a file or of stdin is a value."
@@ -69,6 +77,16 @@ COMMANDS = {
     ),
     "pool": Command("pool.pool_app", "Handle records with a Python function, many at a time.", waits=True),
     "board": Command("board.board_app", "Artifacts on a Kafka blackboard."),
+    "ui": Command(
+        "ui.ui",
+        "Serve the dashboard of a home: sources, views, dead letters, topics, SQL. Ctrl-C ends it.",
+        waits=True,
+    ),
+    "monitoring": Command(
+        "monitoring.monitoring",
+        "Write alert rules for Prometheus and a dashboard for Grafana into a folder (docs/monitoring.md).",
+        project=False,
+    ),
     "doctor": Command(
         "doctor.doctor",
         "Look whether all that Forebay needs is there: a line each, with what to do about it.",

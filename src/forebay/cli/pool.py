@@ -17,10 +17,22 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from forebay.cli.brokers import BrokersOption
+from forebay.cli.brokers import BrokersOption, KafkaConfigOption, client_settings
 from forebay.cli.brokers import brokers as usual_brokers
+from forebay.cli.inspect import DEFAULT_HOME, HomeOption
 from forebay.cli.live import Cell, fitted
 from forebay.cli.output import words
+from forebay.cli.ui import (
+    LOOPBACK,
+    PORT,
+    UiHideOption,
+    UiHostOption,
+    UiOption,
+    UiPortOption,
+    UiReadOnlyOption,
+    beside,
+    check_extra,
+)
 from forebay.errors import OptionValueError, PoolStateError, StatementError, WaitTimeoutError
 
 if TYPE_CHECKING:
@@ -56,6 +68,7 @@ def run(
         list[str] | None,
         typer.Option("--set", help="any option of a pool: --set max.attempts=5; may be repeated"),
     ] = None,
+    kafka_config: KafkaConfigOption = None,
     transactional: Annotated[
         str | None,
         typer.Option("--transactional", help="write what record.send() is given in transactions of this id"),
@@ -64,6 +77,12 @@ def run(
         bool, typer.Option("--until-caught-up", help="end once all that the topics hold is done")
     ] = False,
     timeout: Annotated[float | None, typer.Option(help="end after this many seconds (exit code 4)")] = None,
+    ui: UiOption = False,
+    ui_port: UiPortOption = PORT,
+    ui_host: UiHostOption = LOOPBACK,
+    ui_read_only: UiReadOnlyOption = False,
+    ui_hide_payloads: UiHideOption = False,
+    home: HomeOption = DEFAULT_HOME,
 ) -> None:
     """Run a pool. SIGTERM or Ctrl-C finishes what is being handled and commits.
 
@@ -72,19 +91,26 @@ def run(
     from forebay.pool import Pool
     from forebay.pool.loop import run as run_loop
 
+    if ui:
+        check_extra()
     found = _load(handler)
     if brokers is None and config is None and not os.environ.get("FOREBAY_POOL_BOOTSTRAP_SERVERS"):
         brokers = usual_brokers(None)
+    reached = {} if brokers is None else client_settings(brokers, kafka_config)
     if isinstance(found, Pool):
         made, function = found, None
     else:
         settings: dict[str, Any] = {"topics": topic, "group_id": group, "bootstrap_servers": brokers}
-        settings |= {"workers": workers, "order": order, **_pairs(option or [])}
+        settings |= {"workers": workers, "order": order, **reached, **_pairs(option or [])}
         made, function = Pool(config=config, **settings), found
     if transactional:
         made.transactional(transactional)
+    shown = beside(
+        ui, home, ui_host, ui_port, pool=made, read_only=ui_read_only, hide_payloads=ui_hide_payloads
+    )
     try:
-        run_loop(_run(made, function, until_caught_up, timeout))
+        with shown:
+            run_loop(_run(made, function, until_caught_up, timeout))
     except KeyboardInterrupt:
         raise typer.Exit(130) from None
 

@@ -14,7 +14,15 @@ from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
 
 import typer
 
-from forebay.cli.brokers import BrokersOption, RegistryOption, SetOption, options, patiently, registry
+from forebay.cli.brokers import (
+    BrokersOption,
+    KafkaConfigOption,
+    RegistryOption,
+    SetOption,
+    options,
+    patiently,
+    registry,
+)
 from forebay.cli.output import words
 from forebay.errors import ForebayError, OptionConflictError, OptionValueError
 from forebay.pace import Pace
@@ -75,6 +83,7 @@ def produce(
     brokers: BrokersOption = None,
     registry_url: RegistryOption = None,
     set_: SetOption = None,
+    kafka_config: KafkaConfigOption = None,
 ) -> None:
     """Write records to a topic: each line of a file or of stdin is a value.
 
@@ -96,10 +105,11 @@ def produce(
             "--schema-file, --subject and --message need --format avro or protobuf", option="format"
         )
     from forebay.kafka.admin import Cluster
+    from forebay.kafka.missing_acls import WRITE
     from forebay.kafka.sender import Sender
 
-    bound = options(brokers, topic, set_)
-    cluster = Cluster(bound)
+    bound = options(brokers, topic, set_, kafka_config)
+    cluster = Cluster(bound, WRITE)
     try:
         partitions = patiently(lambda: cluster.describe([topic]))[topic].partitions
     finally:

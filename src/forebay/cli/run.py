@@ -21,6 +21,17 @@ from forebay.cli.inspect import DEFAULT_HOME, HomeOption
 from forebay.cli.live import Cell, fitted
 from forebay.cli.output import OutputFormat, show, words
 from forebay.cli.phases import Phases
+from forebay.cli.spark_options import LOCAL, ArchiveOption, ConfOption, MasterOption, archive_of, conf_of
+from forebay.cli.ui import (
+    PORT,
+    UiHideOption,
+    UiHostOption,
+    UiOption,
+    UiPortOption,
+    UiReadOnlyOption,
+    beside,
+    check_extra,
+)
 from forebay.errors import MostRejectedError, OptionValueError, StatementError
 from forebay.options import dereference, expand
 from forebay.telemetry import LOOPBACK
@@ -33,10 +44,13 @@ if TYPE_CHECKING:
 REFRESH_S = 0.5
 PLAIN_EVERY_S = 5.0  # without a terminal, a line now and then is enough for a log
 
-MasterOption = Annotated[
-    str,
+
+StorageOption = Annotated[
+    str | None,
     typer.Option(
-        "--master", envvar="FOREBAY_MASTER", help="Spark master: local[*], spark://host:7077, yarn, …"
+        "--storage",
+        envvar="FOREBAY_STORAGE",
+        help="where tables of new views are: s3://bucket/prefix, a folder; in the home unless given",
     ),
 ]
 
@@ -83,14 +97,24 @@ def run(
             help="the address that metrics are served on: this machine alone, unless another is given; 0.0.0.0 is every one"
         ),
     ] = LOOPBACK,
+    ui: UiOption = False,
+    ui_port: UiPortOption = PORT,
+    ui_host: UiHostOption = LOOPBACK,
+    ui_read_only: UiReadOnlyOption = False,
+    ui_hide_payloads: UiHideOption = False,
     home: HomeOption = DEFAULT_HOME,
-    master: MasterOption = "local[*]",
+    master: MasterOption = LOCAL,
+    archive: ArchiveOption = None,
+    conf: ConfOption = None,
+    storage: StorageOption = None,
 ) -> None:
     """Run a pipeline. It goes on where it stood; SIGTERM or Ctrl-C finishes the batch in flight and commits.
 
     Examples: forebay run pipeline.sql --until-caught-up --timeout 60 · forebay run pipeline.sql --metrics-port 9400 ·
-    forebay run
+    forebay run --ui · forebay run · forebay run pipeline.sql --master spark://host:7077 --archive forebay-env.tar.gz
     """
+    if ui:
+        check_extra()
     if file is not None and not file.is_file():
         raise StatementError(f"there is no file {file}")
     script = expand(file.read_text()) if file is not None else None
@@ -100,8 +124,20 @@ def run(
         phases.say("loading")
         from forebay.runtime.session import connect
 
-        session = connect(home, master)
-    with session, _metrics(session, metrics_port, metrics_host):
+        session = connect(home, master, conf_of(conf), archive=archive_of(archive), storage=storage)
+    with (
+        session,
+        _metrics(session, metrics_port, metrics_host),
+        beside(
+            ui,
+            home,
+            ui_host,
+            ui_port,
+            session=session,
+            read_only=ui_read_only,
+            hide_payloads=ui_hide_payloads,
+        ),
+    ):
         before = {query.view: query for query in session.queries()}
         deadline = None if timeout is None else time.monotonic() + timeout
         if script is None:

@@ -19,17 +19,8 @@ from forebay.kafka.options import KAFKA
 from forebay.patience import Person, waited_for_by
 from forebay.runtime.results import Result
 from forebay.runtime.session import Session
+from forebay.sql.phrases import PHRASES
 
-KEYWORDS = (
-    "CREATE SOURCE", "CREATE OR REPLACE SOURCE", "CREATE MATERIALIZED VIEW", "CREATE OR REPLACE MATERIALIZED VIEW",
-    "IF NOT EXISTS", "FROM KAFKA (", "FROM DATAGEN (", "FORMAT JSON", "FORMAT CSV", "FORMAT RAW",
-    "USING SCHEMA REGISTRY (", "ON ERROR = ", "WATERMARK FOR", "WITH (", "EMIT CHANGES", "EMIT ON WINDOW CLOSE",
-    "SHOW SOURCES", "SHOW VIEWS", "SHOW SINKS", "SHOW QUERIES", "SHOW CREATE SOURCE", "SHOW CREATE VIEW",
-    "DESCRIBE SOURCE", "DESCRIBE EXTENDED SOURCE", "DESCRIBE VIEW", "DROP SOURCE", "DROP MATERIALIZED VIEW",
-    "CASCADE", "EXPLAIN", "SELECT", "FROM", "WHERE", "GROUP BY", "ORDER BY", "LIMIT", "SUBSCRIBE", "REPLAY DEAD LETTERS FROM", "DISCARD DEAD LETTERS FROM", "REOPEN DEAD LETTERS FROM", "RECOVER DEAD LETTERS FROM", "DRY RUN",
-    "forebay_catalog.dead_letters", "forebay_catalog.source_errors",
-    "TUMBLE(", "HOP(", "SESSION(", "TUMBLE_START(", "TUMBLE_END(", "INTERVAL '1' MINUTE",
-)  # fmt: skip
 HELP = """\
 A statement ends with a semicolon. Tab completes, the arrow keys recall, Ctrl-C breaks off, Ctrl-D ends.
   CREATE SOURCE t (id BIGINT, ts TIMESTAMP) FROM KAFKA (brokers = 'localhost:9092', topic = 't') FORMAT JSON;
@@ -154,7 +145,7 @@ class _Names(Completer):
 
     def __init__(self, session: Session) -> None:
         self._session = session
-        self._fixed = (*KEYWORDS, *(f"'{name}' = " for name in KAFKA.names()), *DEAD_LETTER.names())
+        self._fixed = (*PHRASES, *(f"'{name}' = " for name in KAFKA.names()), *DEAD_LETTER.names())
 
     def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:
         word = document.get_word_before_cursor(WORD=True).lstrip("(")

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from forebay.cli.attach import Attached, AttachOption
 from forebay.cli.inspect import DEFAULT_HOME, HomeOption
 from forebay.cli.output import OUTPUT_OPTION, OutputFormat, show, words
-from forebay.cli.run import MasterOption
+from forebay.cli.run import StorageOption
+from forebay.cli.spark_options import LOCAL, ArchiveOption, ConfOption, MasterOption, archive_of, conf_of
+from forebay.errors import OptionConflictError
 
 if TYPE_CHECKING:
     from forebay.runtime.results import Result
+    from forebay.runtime.session import Session
 
 
 def sql(
@@ -24,26 +28,53 @@ def sql(
     ] = None,
     output: Annotated[OutputFormat, OUTPUT_OPTION] = OutputFormat.TABLE,
     home: HomeOption = DEFAULT_HOME,
-    master: MasterOption = "local[*]",
+    master: MasterOption = LOCAL,
+    archive: ArchiveOption = None,
+    conf: ConfOption = None,
+    storage: StorageOption = None,
+    attach: AttachOption = None,
 ) -> None:
     """A SQL shell; the queries of views created in it run as long as it does.
 
-    Examples: forebay sql · forebay sql -e "SELECT * FROM bars LIMIT 5" -o json
+    Examples: forebay sql · forebay sql -e "SELECT * FROM bars LIMIT 5" -o json ·
+    forebay sql --attach http://localhost:8420 -e "PAUSE SOURCE orders"
     """
+    if attach is not None:
+        _attached(attach, execute, output)
+        return
     if execute is None and sys.stdin.isatty():
         from forebay.cli.shell import loop
-        from forebay.runtime.session import connect
 
-        with connect(home, master) as session:
+        with _session(home, master, archive, conf, storage) as session:
             loop(session, output)
         return
     script = sys.stdin.read() if execute in (None, "-") else execute
     assert script is not None
-    for result in _results(home, master, script):
+    for result in _results(home, script, lambda: _session(home, master, archive, conf, storage)):
         show(result, output)
 
 
-def _results(home: Path, master: str, script: str) -> Iterator[Result]:
+def _session(
+    home: Path, master: str, archive: str | None, conf: list[str] | None, storage: str | None
+) -> Session:
+    from forebay.runtime.session import connect
+
+    return connect(home, master, conf_of(conf), archive=archive_of(archive), storage=storage)
+
+
+def _attached(attach: str, execute: str | None, output: OutputFormat) -> None:
+    """Statements of `-e` or of stdin, run by the process behind a dashboard."""
+    if execute is None and sys.stdin.isatty():
+        raise OptionConflictError(
+            "--attach runs statements that are given", option="attach", remedy="-e 'SELECT …', or - for stdin"
+        )
+    script = sys.stdin.read() if execute in (None, "-") else execute
+    assert script is not None
+    for result in Attached(attach).sql(script):
+        show(result, output)
+
+
+def _results(home: Path, script: str, open_session: Callable[[], Session]) -> Iterator[Result]:
     """Statements that only look are answered without a session; the first that needs one opens it for all that follow."""
     from forebay.runtime.home import Home
     from forebay.sql import parse
@@ -58,9 +89,7 @@ def _results(home: Path, master: str, script: str) -> Iterator[Result]:
             done += 1
         else:
             return
-    from forebay.runtime.session import connect
-
-    with connect(home, master) as session:
+    with open_session() as session:
         yield from session.each(script, skip=done)
         running = [query.view for query in session.queries() if query.state == "running"]
         if running:

@@ -6,11 +6,12 @@ import dataclasses
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from forebay.cli.brokers import BrokersOption, SetOption, options, patiently
+from forebay.cli.brokers import BrokersOption, KafkaConfigOption, SetOption, options, patiently
 from forebay.cli.output import OUTPUT_OPTION, OutputFormat, show_items, show_rows, words
 from forebay.errors import MissingOptionError, ObjectExistsError
 
@@ -52,6 +53,7 @@ def create(
     ] = False,
     brokers: BrokersOption = None,
     set_: SetOption = None,
+    kafka_config: KafkaConfigOption = None,
 ) -> None:
     """Make a topic, and return when it can be written to.
 
@@ -60,7 +62,7 @@ def create(
     from forebay.kafka.topics import settings_of
 
     settings = settings_of(config or (), "--config")
-    with _topics(brokers, set_) as topics:
+    with _topics(brokers, set_, kafka_config) as topics:
         try:
             patiently(lambda: topics.create(name, partitions, replicas, settings, dry_run=dry_run))
         except ObjectExistsError:
@@ -80,6 +82,7 @@ def ls(
     output: Annotated[OutputFormat, OUTPUT_OPTION] = OutputFormat.TABLE,
     brokers: BrokersOption = None,
     set_: SetOption = None,
+    kafka_config: KafkaConfigOption = None,
 ) -> None:
     """List topics, with how many records they hold at most (gaps in a log count).
 
@@ -87,7 +90,7 @@ def ls(
     """
     from forebay.kafka.topics import TopicSummary
 
-    with _topics(brokers, set_) as topics:
+    with _topics(brokers, set_, kafka_config) as topics:
         found = [each for each in patiently(lambda: topics.summaries(internal=all_)) if match in each.topic]
     show_items(TopicSummary, found, output)
     if not found and output is OutputFormat.TABLE:
@@ -100,6 +103,7 @@ def describe(
     output: Annotated[OutputFormat, OUTPUT_OPTION] = OutputFormat.TABLE,
     brokers: BrokersOption = None,
     set_: SetOption = None,
+    kafka_config: KafkaConfigOption = None,
 ) -> None:
     """Show a topic's partitions, and those of its settings that are not the broker's defaults.
 
@@ -107,7 +111,7 @@ def describe(
     """
     from forebay.kafka.topics import PartitionDetail
 
-    with _topics(brokers, set_) as topics:
+    with _topics(brokers, set_, kafka_config) as topics:
         found = patiently(lambda: topics.detail(name))
     if output is not OutputFormat.TABLE:
         show_rows([dataclasses.asdict(found)], output)
@@ -127,12 +131,13 @@ def delete(
     ] = False,
     brokers: BrokersOption = None,
     set_: SetOption = None,
+    kafka_config: KafkaConfigOption = None,
 ) -> None:
     """Delete topics with all that they hold. Asks first.
 
     Examples: forebay topic delete clicks · forebay topic delete clicks orders --yes
     """
-    with _topics(brokers, set_) as topics:
+    with _topics(brokers, set_, kafka_config) as topics:
         patiently(lambda: topics.describe(names))
         held = {each.topic: each.records for each in patiently(topics.summaries)}
         what = ", ".join(f"{name} ({held.get(name, 0):,} records)" for name in names)
@@ -164,10 +169,12 @@ def _readable(each: object) -> object:
 
 
 @contextmanager
-def _topics(brokers: str | None, pairs: list[str] | None) -> Iterator[ClusterTopics]:
+def _topics(
+    brokers: str | None, pairs: list[str] | None, kafka_config: Path | None
+) -> Iterator[ClusterTopics]:
     from forebay.kafka.topics import ClusterTopics
 
-    topics = ClusterTopics(options(brokers, pairs=pairs))
+    topics = ClusterTopics(options(brokers, pairs=pairs, kafka_config=kafka_config))
     try:
         yield topics
     finally:

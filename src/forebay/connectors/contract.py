@@ -14,15 +14,18 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from forebay.errors import ConnectorStateError, OptionValueError
+from forebay.hiding import NOTHING, Mask
 from forebay.options import Option, Options, OptionTable, dereference
 
 if TYPE_CHECKING:  # commands that look at a home need none of them, and they take long to import
+    from pathlib import Path
+
     import pyarrow as pa
     from forebay_native import Letters
 
@@ -57,6 +60,7 @@ class SourceConfig:
     connector: str
     options: Mapping[str, str] = field(repr=False)
     schema: pa.Schema = field(repr=False)  # the declared columns, without metadata columns
+    event_time: str | None = field(default=None, repr=False)  # the column that carries it
 
 
 @dataclass(frozen=True)
@@ -107,6 +111,12 @@ class RejectedRecord(NamedTuple):
     record: RawRecord | None = None  # where it was wanted, and could be had
     gone: bool = False  # no record, but a range of them that is gone: see the message
 
+    def words(self, mask: Mask = NOTHING) -> str:
+        """Where it is and why it was refused, on one line, without what is masked."""
+        message = self.message if self.gone else mask.message(self.message, self.path)
+        text = f"{self.topic}-{self.partition} at offset {self.offset}: {self.kind}: {message}"
+        return text.replace("\n", " ")
+
 
 @dataclass(frozen=True)
 class Wanted:
@@ -118,6 +128,26 @@ class Wanted:
     reported: Callable[[], int] | None = (
         None  # so many of those with a letter are handed over, too; None for all
     )
+    traces: int = (
+        0  # of the records that carry a trace: so many good ones are named, and as many rejected ones
+    )
+
+
+class RowPlaces(NamedTuple):
+    """The columns that tell which record of its topic a row is of."""
+
+    partition: str
+    offset: str
+
+
+class TracedRecord(NamedTuple):
+    """A record that carries a trace which its producer keeps."""
+
+    topic: str
+    partition: int
+    offset: int
+    parent: str  # its `traceparent` header
+    kind: str = ""  # why it was rejected, if it was
 
 
 class Stretch(NamedTuple):
@@ -129,6 +159,14 @@ class Stretch(NamedTuple):
     end: int
     bad: int
     topic_id: str = ""  # empty where it is not known
+
+
+class Segment(NamedTuple):
+    """Rows [start, end) of a batch are of one partition."""
+
+    place: tuple[str, int]
+    start: int
+    end: int
 
 
 @dataclass(frozen=True)
@@ -146,6 +184,9 @@ class SourceBatch:
     good: Mapping[tuple[str, int], int] = field(default_factory=dict)  # by topic and partition
     lettered: int | None = None  # letters that the reader has made; None if it makes none
     case_mismatches: int = 0  # good records with a NULL for a field that differs from its column only in case
+    bytes: int = 0  # of the keys and values of all of them, as they were fetched
+    segments: Sequence[Segment] = ()  # which rows are of which partition, as far as that is known
+    traced: Sequence[TracedRecord] = ()  # where they were wanted
 
     @property
     def read(self) -> int:
@@ -173,12 +214,12 @@ class PartitionLag:
     committed: int | None
     end: int
     lag: int
+    lag_s: float | None = None  # how old the oldest unread record is; None if that is not known
 
     def __repr__(self) -> str:
         committed = "none" if self.committed is None else f"{self.committed:,}"
-        return (
-            f"<lag in {self.topic}/{self.partition}: {self.lag:,} (committed {committed}, end {self.end:,})>"
-        )
+        age = "" if self.lag_s is None else f", {self.lag_s:,.1f} s"
+        return f"<lag in {self.topic}/{self.partition}: {self.lag:,}{age} (committed {committed}, end {self.end:,})>"
 
 
 @dataclass(frozen=True)
@@ -188,9 +229,9 @@ class HealthStatus:
     healthy: bool
     message: str
     details: Mapping[str, str] = field(default_factory=dict)
-    partitions: tuple[
-        PartitionLag, ...
-    ] = ()  # how far the group is behind, where there is one and it is known
+    # How far the group is behind, where there is one and it is known.
+    partitions: tuple[PartitionLag, ...] = ()
+    last_success: float | None = None  # so many seconds ago it last answered; None if it never did
 
 
 @dataclass(frozen=True)
@@ -198,10 +239,55 @@ class ConnectorMetrics:
     """Counters since open(), as far as this process knows them."""
 
     records_total: int = 0
+    bytes_total: int = 0
     errors_total: int = 0
     records_per_sec: float = 0.0
     lag: int | None = None
     custom: Mapping[str, float] = field(default_factory=dict)
+
+
+class GroupShare(ABC):
+    """A source whose group divides it between several processes. On the driver it is a member of the group."""
+
+    on_rebalance: Callable[[str], None] = staticmethod(lambda what: None)
+    """Hears of partitions that came or went, on the driver. It must neither wait nor raise."""
+
+    @abstractmethod
+    def follow(self, folder: Path) -> None:
+        """In a process that plans: plan only what the driver is assigned, as the files in this folder say."""
+
+    @abstractmethod
+    def look(self) -> bool:
+        """In that process, between two batches: what is planned from now on is of the newest assignment; whether it is another.
+
+        Whoever waits for batches that were planned before hears of it: they are done.
+        """
+
+    @abstractmethod
+    def join(self, folder: Path, position: Callable[[], Offsets | None], reads: Callable[[], bool]) -> None:
+        """On the driver: be a member of the group, if it is not one already, as soon as the planner has looked. Returns at once.
+
+        `position` is what the checkpoint has, `reads` whether a query plans batches now.
+        """
+
+    @abstractmethod
+    def confirm(self, start: Offsets, end: Offsets) -> None:
+        """Before any table takes a batch. Blocks until the brokers have answered.
+
+        Raises a `PartitionsLostError` if a partition of it has gone to others since it was planned.
+        """
+
+    @abstractmethod
+    def leave(self, *, wait: bool = True) -> None:
+        """Out of the group, once the batch in flight is done and committed. Nothing, where it is no member."""
+
+    @abstractmethod
+    def narrowed(self, target: Offsets) -> Offsets:
+        """What of a target this process reads now."""
+
+    @abstractmethod
+    def lines(self) -> list[str]:
+        """How this process stands in the group, for DESCRIBE EXTENDED."""
 
 
 class SourceConnector(ABC):
@@ -218,6 +304,11 @@ class SourceConnector(ABC):
     @property
     def state(self) -> ConnectorState:
         return self._state
+
+    @property
+    def mask(self) -> Mask:
+        """What must not be shown of its records: its option `mask`, where it has one."""
+        return Mask(tuple(self.options.get("mask") or ()))
 
     @classmethod
     @abstractmethod
@@ -238,6 +329,19 @@ class SourceConnector(ABC):
     def group(self) -> str | None:
         """The group whose offsets follow what was read; None where there is no such thing."""
         return None
+
+    @property
+    def share(self) -> GroupShare | None:
+        """Where the group divides the source between several processes: what this one has to do with that."""
+        return None
+
+    def group_trouble(self) -> str:
+        """What is wrong with the group of a source that reads alone, as of its last commits; empty if nothing is."""
+        return ""
+
+    def others_in_group(self) -> str:
+        """Who else is a member of the group of a source that reads alone, for people; empty if nobody is. Blocks while it asks."""
+        return ""
 
     def topics(self) -> tuple[str, ...] | None:
         """The topics that are named, which dead letters can go back to; None where there are no topics at all."""
@@ -330,6 +434,19 @@ class SourceConnector(ABC):
     def known_end(self) -> Offsets | None:
         """Where the source ended when `latest_offsets` last looked. Does not ask again."""
 
+    def silence(self) -> Mapping[tuple[str, int], float | None]:
+        """By topic and partition: for how many seconds it has been read to the end, as of the last look of `latest_offsets`.
+
+        None where it has unread records. Empty where the system does not know.
+        """
+        return {}
+
+    def stand_still(self) -> None:  # noqa: B027
+        """Nobody looks for records for a while: the time until the next look is no silence of any partition."""
+
+    def hold_back(self, partitions: Collection[tuple[str, int]]) -> None:  # noqa: B027
+        """Of these partitions `latest_offsets` finds nothing new until the next call, where there are partitions."""
+
     @abstractmethod
     def end_offsets(self) -> Offsets:
         """Where the source ends right now; raises when the system cannot be asked."""
@@ -365,6 +482,22 @@ class SourceConnector(ABC):
         decode is no error here: it is among the batch's `rejected`.
         """
 
+    @classmethod
+    def with_places(cls, config: SourceConfig) -> tuple[SourceConfig, RowPlaces] | None:
+        """The source with columns that tell where rows are from, behind its own; None where there is no such thing."""
+        return None
+
+    def raw_records(
+        self, topic: str, places: Mapping[int, Collection[int]]
+    ) -> Iterator[tuple[int, int, RawRecord]]:
+        """Records of a topic by partition and offset, as they are in the log. Those that are gone are left out.
+
+        Blocks until the system has answered, as `read_batch` does.
+        """
+        raise ConnectorStateError(
+            f"source '{self.config.name}' has no records that could be read by their place"
+        )
+
     @abstractmethod
     def commit_offsets(self, checkpoint: SourceCheckpoint) -> None:
         """Tell the system how far the checkpoint has got. Called after the checkpoint, never before.
@@ -379,6 +512,15 @@ class SourceConnector(ABC):
     @abstractmethod
     def lag(self) -> list[PartitionLag]:
         """How far the committed position is behind, a partition a row. Blocks while it asks; UnreachableError, AuthError."""
+
+    def unread(self, position: Offsets) -> int:
+        """How many records this process could read behind a position now. Blocks while it asks; UnreachableError."""
+        return self.count(position, self.end_offsets())
+
+    @property
+    def stall_s(self) -> float:
+        """After so many seconds without a batch, while there is something to read, a query over it is stalled."""
+        return 60.0
 
     @abstractmethod
     def health_check(self) -> HealthStatus:

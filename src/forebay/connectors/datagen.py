@@ -163,7 +163,8 @@ class DatagenSource(SourceConnector):
                 for column, field in zip(self._columns, schema, strict=True)
             ]
             self._made += high - low
-            yield SourceBatch(pa.RecordBatch.from_arrays(arrays, schema=schema))
+            made = pa.RecordBatch.from_arrays(arrays, schema=schema)
+            yield SourceBatch(made, bytes=made.nbytes)
 
     def commit_offsets(self, checkpoint: SourceCheckpoint) -> None:
         self._committed = checkpoint

@@ -21,6 +21,7 @@ from forebay.deadletter.letter import Letter
 from forebay.errors import AuthError, DeadLetterError, ForebayError, UnreachableError
 from forebay.files import Draft, make_folder
 from forebay.kafka.callbacks import called_back
+from forebay.kafka.missing_acls import KINDS, WRITE, on_topics
 from forebay.kafka.producer import KafkaProducer, OutgoingRecord
 from forebay.kafka.settings import address, connection_settings, translate
 from forebay.options import Options
@@ -163,7 +164,7 @@ class KafkaDestination:
             _PRODUCERS.drop(self._settings)
             raise self.error(error.args[0]) from None
         self._waiting += 1
-        producer.poll(0)
+        producer.hear(0)
 
     def flush(self) -> None:
         if not self._waiting and not self._failed:
@@ -191,7 +192,7 @@ class KafkaDestination:
         began, say_s = time.monotonic(), SAY_S
         producer.forget()
         while self._waiting > most:
-            producer.poll(POLL_S)
+            producer.hear(POLL_S)
             if producer.refusal is not None:
                 raise self.error(producer.refusal)
             if time.monotonic() - began > say_s:
@@ -236,12 +237,14 @@ class KafkaDestination:
                 f"Kafka at {self._where} took no dead letters of source '{self._source}' for "
                 f"{PATIENCE_MS // 1000} s{': ' + trouble if trouble else ''}; the batch is not committed"
             )
-        if error.fatal() or error.code() in _OUT_OF_STEP:
+        unallowed = error.code() in KINDS
+        if not unallowed and (error.fatal() or error.code() in _OUT_OF_STEP):
             return UnreachableError(
                 f"Kafka at {self._where} must be connected to anew while {doing}: {error.str()}"
             )
-        found = translate(error, self._options, doing)
-        found.message = found.message.replace(address(self._options), self._where)
+        found = translate(error, self._options, doing, *on_topics(WRITE, [self._topic]))
+        for text in ("message", "remedy"):
+            setattr(found, text, getattr(found, text).replace(address(self._options), self._where))
         if found.retryable or isinstance(found, AuthError):
             return found
         return DeadLetterError(f"{doing} at {self._where}: {error.str()}")

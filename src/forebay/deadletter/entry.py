@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from forebay.deadletter.identity import Identity
@@ -14,6 +15,8 @@ from forebay.deadletter.outcomes import Outcome
 
 if TYPE_CHECKING:  # listing letters does without it
     import pyarrow as pa
+
+    from forebay.deadletter.masked import LetterMask
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f]")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -24,11 +27,17 @@ TIME = "timestamp[us, tz=UTC]"
 class Entry:
     """One letter with what became of it: what iterating over `DeadLetters` gives."""
 
-    letter: Letter
+    letter: Letter  # with its true bytes, also where the source masks some
     outcome: Outcome
+    mask: LetterMask | None = None
 
     def __repr__(self) -> str:
-        return f"<{self.outcome.state} {repr(self.letter)[1:]}"
+        return f"<{self.outcome.state} {repr(self.shown)[1:]}"
+
+    @cached_property
+    def shown(self) -> Letter:
+        """The letter as it may be shown: without the values that are masked."""
+        return self.mask.letter(self.letter) if self.mask else self.letter
 
     @property
     def id(self) -> str:
@@ -101,7 +110,7 @@ COLUMNS: dict[str, tuple[str, Callable[[Entry], Any]]] = {
     "timestamp": (TIME, lambda e: moment(e.letter.timestamp_ms)),
     "failed_at": (TIME, lambda e: moment(e.letter.failed_at_ms)),
     "error_kind": ("string", lambda e: e.letter.kind),
-    "error_message": ("string", lambda e: e.letter.message),
+    "error_message": ("string", lambda e: e.shown.message),
     "field": ("string", lambda e: e.letter.field),
     "stage": ("string", lambda e: e.letter.stage),
     "state": ("string", lambda e: str(e.outcome.state)),
@@ -110,16 +119,16 @@ COLUMNS: dict[str, tuple[str, Callable[[Entry], Any]]] = {
     "replay_id": ("string", lambda e: e.outcome.replay_id),
     "replayed_to": ("string", _target),
     "replayed_from": ("string", lambda e: e.replayed_from),
-    "key": ("string", lambda e: text_of(e.letter.key)),
-    "value": ("string", lambda e: text_of(e.letter.value)),
-    "key_bytes": ("binary", lambda e: e.letter.key),
-    "value_bytes": ("binary", lambda e: e.letter.value),
-    "headers": ("map<string, binary>", lambda e: list(dict(e.letter.headers).items())),
+    "key": ("string", lambda e: text_of(e.shown.key)),
+    "value": ("string", lambda e: text_of(e.shown.value)),
+    "key_bytes": ("binary", lambda e: e.shown.key),
+    "value_bytes": ("binary", lambda e: e.shown.value),
+    "headers": ("map<string, binary>", lambda e: list(dict(e.shown.headers).items())),
     "size": ("int64", lambda e: e.letter.size),
     "complete": ("bool", lambda e: e.letter.whole),
     "id": ("string", lambda e: e.id),
     "topic_id": ("string", lambda e: e.letter.topic_id or None),
-    "stacktrace": ("string", lambda e: e.letter.stacktrace),
+    "stacktrace": ("string", lambda e: e.shown.stacktrace),
 }
 """Name, type (as Arrow writes it) and value of each column of `forebay_catalog.dead_letters`, in order."""
 

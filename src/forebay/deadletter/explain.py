@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from forebay.connectors.contract import RejectedRecord, SourceConfig
+from forebay.connectors.event_time import latest_time
 from forebay.deadletter.entry import Entry
 from forebay.deadletter.letter import Letter
 from forebay.deadletter.locate import TextSpan, locate
+from forebay.deadletter.masked import LetterMask, ShownPart
 from forebay.deadletter.outcomes import LetterState
 from forebay.errors import ForebayError
 from forebay.formats import RefusalKind
+from forebay.hiding import HIDDEN
 from forebay.kafka.columns import layout
 from forebay.kafka.rows import FORMAT_OPTIONS, RowDecoder
 from forebay.options import Options
@@ -44,6 +48,7 @@ class Explanation:
     hidden: int  # bytes that the dump leaves out
     now: str  # what decoding it says today
     remedy: str
+    masked: bool = False  # the dump is of what may be shown of it
 
 
 @dataclass(frozen=True)
@@ -81,10 +86,12 @@ def explain(
     url: str | None,
     record: Letter | None = None,
     flags: str | None = None,
+    judge: Judge | None = None,
 ) -> Explanation:
     """`url` is the registry's address as it may be shown; `record` the letter with all of its value, if it was cut.
 
-    `flags` are how a `forebay dlq` command names whose letters these are: a remedy can be typed as it is.
+    `flags` are how a `forebay dlq` command names whose letters these are: a remedy can be typed as it is. `judge` is one
+    of this source, if there is one already.
     """
     letter = record or entry.letter
     key = letter.stage == "KEY"
@@ -101,7 +108,7 @@ def explain(
     path = letter.field.removeprefix("key.") if letter.field and key else letter.field
     span = locate(form, payload, letter.message, path, columns, given) if payload else None
     lines, hidden = dump(payload or b"", span)
-    now = _decoded_now(letter, config, options)
+    now = _decoded_now(letter, config, options, judge)
     flags = flags or f"--source {letter.source}"
     return Explanation(
         entry, _tried(form, payload, config, url), "key" if key else "value", span, lines, hidden, now,
@@ -130,13 +137,39 @@ def explain_alone(entry: Entry, topic: str, record: Letter, flags: str | None = 
     )
 
 
-def dump(data: bytes, span: TextSpan | None) -> tuple[tuple[Line, ...], int]:
+def masked_explanation(found: Explanation, mask: LetterMask) -> Explanation:
+    """The same without the values that are masked: the dump is of what may be shown."""
+    letter = found.entry.letter
+    key = found.part == "key"
+    data, shown = (letter.key if key else letter.value) or b"", mask.part(letter, of_key=key)
+    span = found.span if shown.same else moved(found.span, data, shown)
+    lines, hidden = found.lines, found.hidden
+    if not shown.same:
+        lines, hidden = dump((shown.text or HIDDEN).encode(), span)
+    entry = Entry(mask.letter(letter), found.entry.outcome)
+    now = found.now
+    if now.startswith("refused: "):
+        now = "refused: " + mask.message(letter, now.removeprefix("refused: "))
+    return replace(found, entry=entry, span=span, lines=lines, hidden=hidden, now=now, masked=not shown.same)
+
+
+def moved(span: TextSpan | None, data: bytes, shown: ShownPart) -> TextSpan | None:
+    """Where bytes of a payload are in the bytes of what may be shown of it; None where that cannot be said."""
+    if span is None or shown.hidden is None or shown.text is None:
+        return None
+    low, high = (shown.hidden.place(len(data[:at].decode(errors="replace"))) for at in span)
+    return len(shown.text[:low].encode()), max(
+        len(shown.text[:high].encode()), len(shown.text[:low].encode()) + 1
+    )
+
+
+def dump(data: bytes, span: TextSpan | None, most: int = SHOWN_LINES) -> tuple[tuple[Line, ...], int]:
     """The lines around what is at fault, the first of all always; and how many bytes that leaves out."""
     starts = list(range(0, len(data), WIDTH))
-    if len(starts) > SHOWN_LINES:
+    if len(starts) > most:
         middle = span[0] // WIDTH if span else 0
-        first = max(0, min(middle - SHOWN_LINES // 2, len(starts) - SHOWN_LINES))
-        starts = [0, *starts[first + (first > 0) : first + SHOWN_LINES]] if first else starts[:SHOWN_LINES]
+        first = max(0, min(middle - most // 2, len(starts) - most))
+        starts = [0, *starts[first + (first > 0) : first + most]] if first else starts[:most]
     low, high = span or (0, 0)
     lines = tuple(
         Line(
@@ -171,19 +204,30 @@ class Judge:
     """Whether a source, as it is defined now, takes a record."""
 
     def __init__(self, config: SourceConfig, options: Options) -> None:
-        self._rows = RowDecoder(config.schema, options)
+        latest = latest_time(config, options, int(time.time() * 1000))
+        self._rows = RowDecoder(config.schema, options, latest)
 
     def refusal(self, letter: Letter) -> RejectedRecord | None:
         """Why it does not; None if it does. A ForebayError if that cannot be tried now."""
+        return self.verdict(letter)[1]
+
+    def rows(self, letter: Letter) -> list[dict[str, Any]]:
+        """What it makes of a record: none if it refuses it, or skips it."""
+        return self.verdict(letter)[0]
+
+    def verdict(self, letter: Letter) -> tuple[list[dict[str, Any]], RejectedRecord | None]:
+        """Both."""
         records: Sequence[Any] = [_Record(letter)]
-        return next((bad for batch in self._rows.decode(records) for bad in batch.rejected), None)
+        batches = list(self._rows.decode(records))
+        rows = [row for batch in batches for row in batch.records.to_pylist()]
+        return rows, next((bad for batch in batches for bad in batch.rejected), None)
 
 
-def _decoded_now(letter: Letter, config: SourceConfig, options: Options) -> str:
+def _decoded_now(letter: Letter, config: SourceConfig, options: Options, judge: Judge | None = None) -> str:
     if not letter.whole or letter.size < 0:
         return "not tried: the letter has only a part of the record"
     try:
-        bad = Judge(config, options).refusal(letter)
+        bad = (judge or Judge(config, options)).refusal(letter)
     except ForebayError as error:
         return f"not tried: {error.message}"
     if bad is None:
@@ -203,6 +247,10 @@ _ADVICE = {
     RefusalKind.UNKNOWN_SCHEMA_ID: "the registry does not know this id: register the schema where the source looks for it, "
     "or correct USING SCHEMA REGISTRY (url = …), and replay",
     RefusalKind.PAYLOAD_TOO_LARGE: "the record is larger than the source takes: raise its limit and replay, or discard it",
+    RefusalKind.FUTURE_TIMESTAMP: "the clock of whoever wrote it is wrong, or the unit of its time is: correct it "
+    "({replay} {repair}). If such times are right, raise 'watermark.max.future.ms' in CREATE OR REPLACE SOURCE and replay",
+    RefusalKind.LATE_RECORD: "it decodes, and came after its window was closed; every other view of the source has it. Send it "
+    "where late records are looked after ({replay} --to TOPIC), or allow more: ALLOW LATENESS INTERVAL … in the view",
     RefusalKind.OTHER: "the message above says what happened; replay when its cause is gone, or discard it",
 }
 
@@ -213,7 +261,7 @@ def _remedy(entry: Entry, form: str, now: str, flags: str) -> str:
     settled = _settled(entry)
     if settled:
         return settled
-    if now == "decodes":
+    if now == "decodes" and letter.kind != RefusalKind.LATE_RECORD:
         return f"the source takes it now: {replay}"
     field = (letter.field or "").removeprefix("key.")
     column = re.split(r"[.\[]", field)[0] if field else "the column"

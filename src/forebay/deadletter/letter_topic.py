@@ -7,12 +7,14 @@ import logging
 import re
 from typing import TypeVar
 
-from confluent_kafka import KafkaError, KafkaException
-from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
 from forebay.deadletter.policy import ErrorPolicy
-from forebay.errors import OptionConflictError, OptionValueError, UnreachableError
-from forebay.kafka.settings import CLIENT_LOG, address, connection_settings, translate
+from forebay.errors import ObjectExistsError, OptionConflictError, OptionValueError
+from forebay.kafka.missing_acls import WRITE
+from forebay.kafka.settings import address
+from forebay.kafka.topics import ClusterTopics
 from forebay.options import Options
 
 log = logging.getLogger("forebay.deadletter")
@@ -20,7 +22,6 @@ T = TypeVar("T")
 
 TIMEOUT_S = 15.0
 HEADROOM = 1 << 20  # for a letter's headers, over what the value may take
-REPLICAS = -1  # as the cluster's default has it
 
 
 def check_topic(policy: ErrorPolicy, options: Options) -> None:
@@ -39,41 +40,36 @@ def check_topic(policy: ErrorPolicy, options: Options) -> None:
 
 
 def ensure_topic(policy: ErrorPolicy, options: Options, partitions: int) -> bool:
-    """Make the topic, with so many partitions, if it is not there. True if it was made."""
-    assert policy.topic is not None
-    settings = connection_settings(options)
+    """Make the topic, with so many partitions, if it is not there. True if it was made.
+
+    Blocks while it asks; UnreachableError, AuthError.
+    """
     if policy.brokers:
-        settings["bootstrap.servers"] = policy.brokers
-    admin = AdminClient(settings, logger=CLIENT_LOG)
-    where = settings["bootstrap.servers"]
+        options = options.table.bind({**options.given, "bootstrap.servers": policy.brokers})
+    topics = ClusterTopics(options, WRITE)
     try:
-        known = admin.list_topics(timeout=TIMEOUT_S).topics
-        if policy.topic in known:
-            _check_kept(admin, policy.topic)
-            return False
-        config = {
-            "cleanup.policy": "delete",  # compaction would keep one letter of each key
-            "retention.ms": "-1",  # a letter waits for a person
-            "max.message.bytes": str(policy.max_raw_bytes + HEADROOM),
-        }
-        made = admin.create_topics(
-            [NewTopic(policy.topic, max(1, partitions), REPLICAS, config=config)], request_timeout=TIMEOUT_S
-        )
-        made[policy.topic].result(TIMEOUT_S)
-    except KafkaException as error:
-        reason = error.args[0]
-        if reason.code() == KafkaError.TOPIC_ALREADY_EXISTS:
-            return False
-        if reason.code() in (KafkaError.TOPIC_EXCEPTION, KafkaError._INVALID_ARG):
-            raise OptionValueError(
-                f"'dead_letter_topic' cannot be '{policy.topic}': {reason.str()}", option="dead_letter_topic"
-            ) from None
-        found = translate(reason, options, f"making the dead-letter topic '{policy.topic}'")
-        found.message = found.message.replace(address(options), where)
-        raise found from None
-    except TimeoutError:
-        raise UnreachableError(
-            f"Kafka at {where} did not answer while making the dead-letter topic '{policy.topic}'"
+        return _ensure(topics, policy, partitions)
+    finally:
+        topics.close()
+
+
+def _ensure(topics: ClusterTopics, policy: ErrorPolicy, partitions: int) -> bool:
+    assert policy.topic is not None
+    if not topics.absent([policy.topic]):
+        _check_kept(topics.admin, policy.topic)
+        return False
+    config = {
+        "cleanup.policy": "delete",  # compaction would keep one letter of each key
+        "retention.ms": "-1",  # a letter waits for a person
+        "max.message.bytes": str(policy.max_raw_bytes + HEADROOM),
+    }
+    try:
+        topics.create(policy.topic, max(1, partitions), config=config)
+    except ObjectExistsError:
+        return False
+    except OptionValueError as error:
+        raise OptionValueError(
+            f"'dead_letter_topic' cannot be '{policy.topic}': {error.message}", option="dead_letter_topic"
         ) from None
     return True
 

@@ -12,10 +12,12 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from confluent_kafka import Message
 
 from forebay.deadletter.entry import Entry, replayed_from
+from forebay.deadletter.foreign import letter_of
 from forebay.deadletter.letter import Letter, NotALetterError
 from forebay.deadletter.outcomes import OPEN, Outcomes, mark_of
 from forebay.deadletter.seen import Seen
@@ -25,6 +27,9 @@ from forebay.kafka.offsets import Range
 from forebay.kafka.reader import read_ranges
 from forebay.kafka.settings import consumer_settings
 from forebay.options import Options
+
+if TYPE_CHECKING:
+    from forebay.deadletter.masked import LetterMask
 
 log = logging.getLogger("forebay.deadletter")
 
@@ -63,7 +68,7 @@ class Letterbox:
     def __init__(self, place: Place, options: Options) -> None:
         self.place = place
         self._options = place.options(options)
-        self.strangers = 0  # records there that no one of ours wrote
+        self.strangers = 0  # records there that are nobody's letters
 
     def writers(self) -> dict[str, set[str]]:
         """Who has letters here, and which topics their records are of. It takes a look at each letter."""
@@ -106,7 +111,7 @@ class Letterbox:
         for messages in read_records(ranges, self._options):
             for message in messages:
                 try:
-                    yield Letter.from_kafka(message.key(), message.value(), message.headers())
+                    yield letter_of(message)
                 except NotALetterError:
                     self.strangers += 1
             done += len(messages)
@@ -130,7 +135,10 @@ class Letterbox:
 class LetterReader:
     """The letters of one source, pool or agent in one place. Their outcomes are kept under `key`."""
 
-    def __init__(self, source: str, box: Letterbox, outcomes: Outcomes, key: str) -> None:
+    def __init__(
+        self, source: str, box: Letterbox, outcomes: Outcomes, key: str, mask: LetterMask | None = None
+    ) -> None:
+        self.mask = mask
         self.source = source
         self.key = key
         self.place = box.place
@@ -144,13 +152,13 @@ class LetterReader:
         touched = self._outcomes.any_of(self.key)
         for letter in self._letters({}, progress):
             if seen.add(letter.identity, mark_of(letter)):
-                yield Entry(letter, self._outcomes.of(self.key, letter) if touched else OPEN)
+                yield Entry(letter, self._outcomes.of(self.key, letter) if touched else OPEN, self.mask)
         if self.strangers:
-            log.warning("%d in %s are no dead letters of Forebay, and left out", self.strangers, self.place)
+            log.warning("%d in %s are no dead letters, and left out", self.strangers, self.place)
 
     @property
     def strangers(self) -> int:
-        """How many records there no one of ours wrote, as far as was read."""
+        """How many records there are nobody's letters, as far as was read."""
         return self._box.strangers
 
     def refresh(self, progress: Progress = silent) -> None:

@@ -18,7 +18,7 @@ from forebay.deadletter.identity import Identity
 from forebay.deadletter.letter import Letter
 from forebay.deadletter.letterbox import Letterbox, LetterReader, Place, Progress, silent
 from forebay.deadletter.outcomes import LetterState, Outcomes, mark_of
-from forebay.deadletter.owners import Owner
+from forebay.deadletter.owners import Owner, mask_of
 from forebay.deadletter.repair import Repair, checked, function, merge_patch
 from forebay.deadletter.stats import LetterStats, count
 from forebay.errors import (
@@ -75,6 +75,11 @@ class DeadLetters:
     def place(self) -> Place:
         """Where they are."""
         return self._owner.place
+
+    @property
+    def owner(self) -> Owner:
+        """Whose they are, with how the brokers are reached."""
+        return self._owner
 
     def where(self, text: str | Any) -> DeadLetters:
         """Those of them that a condition holds for, such as `partition = 3 AND error_kind = 'SchemaMismatch'`.
@@ -139,7 +144,12 @@ class DeadLetters:
         `UnknownObjectError` if there is no letter of that id.
         """
         self._owner.check()
-        return self._owner.explain(self.get(id), self.flags)
+        found = self._owner.explain(self.get(id), self.flags)
+        if found.entry.mask is None:
+            return found
+        from forebay.deadletter.explain import masked_explanation
+
+        return masked_explanation(found, found.entry.mask)
 
     def stats(self) -> LetterStats:
         """They are counted: by kind, state, partition, hour and field."""
@@ -161,17 +171,17 @@ class DeadLetters:
             yield batch_of(chunk)
 
     def export(self, to: IO[str]) -> int:
-        """Write them as JSON lines, a letter with its state a line, and return how many."""
+        """Write them as JSON lines, a letter with its state a line, and return how many. What is masked is not in them."""
         written = 0
         for entry in self:
-            to.write(json.dumps({**entry.letter.to_json(), "state": str(entry.outcome.state)}) + "\n")
+            to.write(json.dumps({**entry.shown.to_json(), "state": str(entry.outcome.state)}) + "\n")
             written += 1
         return written
 
     def discard(self, reason: str, *, dry_run: bool = False) -> int:
         """Mark the open ones: they are not wanted. Their bytes stay where they are. How many."""
         done = 0
-        with self._alone("discard"):
+        with self.alone("discard"):
             for chunk in _chunks(self):
                 wanted = {e.identity: mark_of(e.letter) for e in chunk if e.outcome.state is LetterState.OPEN}
                 if not dry_run:
@@ -184,7 +194,7 @@ class DeadLetters:
     def reopen(self, *, dry_run: bool = False) -> int:
         """Take a discard back: those of them that are discarded are open again. How many."""
         done = 0
-        with self._alone("reopen"):
+        with self.alone("reopen"):
             for chunk in _chunks(self):
                 wanted = [e.identity for e in chunk if e.outcome.state is LetterState.DISCARDED]
                 if not dry_run:
@@ -234,7 +244,7 @@ class DeadLetters:
                 return replayer.dry_run(
                     self._wanted, made, self._progress, limit=limit, judge=self._owner.judge(target)
                 )
-            with self._alone("replay"):
+            with self.alone("replay"):
                 report = replayer.run(self._wanted, made, self._progress, unsure, limit=limit, rate=rate)
         finally:
             replayer.close()
@@ -249,7 +259,7 @@ class DeadLetters:
 
         Blocks while those stretches of the topic are read again. The report says what is gone.
         """
-        with self._alone("recover"):
+        with self.alone("recover"):
             report = self._owner.recover(self._reader().entries(), dry_run, self._progress)
         if not dry_run:
             log.info(
@@ -264,7 +274,8 @@ class DeadLetters:
 
     def _reader(self) -> LetterReader:
         owner = self._owner
-        return LetterReader(owner.name, Letterbox(owner.place, owner.options), self._outcomes, owner.key)
+        box = Letterbox(owner.place, owner.options)
+        return LetterReader(owner.name, box, self._outcomes, owner.key, mask_of(owner))
 
     def _topic(self) -> str:
         """The topic that letters go back to."""
@@ -286,7 +297,7 @@ class DeadLetters:
             ) from None
 
     @contextmanager
-    def _alone(self, verb: str) -> Iterator[None]:
+    def alone(self, verb: str) -> Iterator[None]:
         """One process at a time changes what becomes of an owner's letters."""
         folder = self._home / "dead_letters"
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)

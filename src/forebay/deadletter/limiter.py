@@ -11,12 +11,11 @@ import fcntl
 import json
 import os
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
-
-from forebay.files import write_whole
 
 PATIENCE_S = 0.1  # a bucket that is empty is asked no sooner: it loses nothing meanwhile, and asking costs
 
@@ -96,43 +95,98 @@ class TaskLimiter:
 
 
 class SharedLimiter:
-    """A bucket in a file, under a lock: whichever process plans a batch, on this machine."""
+    """A bucket in a file, under a lock: whichever process plans a batch, on this machine.
+
+    Reads of a source that run at a time each have a loan: a part of the rate, and of the tokens no more than that rate
+    fills in a second. What is lent and what is left in the file add up to the one bucket, at every moment.
+    """
 
     def __init__(self, path: Path, rate: int, clock: Callable[[], float] = time.time) -> None:
         self._path = path
         self._rate = rate
         self._clock = clock
 
-    def lend(self) -> Bucket:
-        """All that is there now, for tasks to share. What they have left of it is to be given back."""
+    def lend(self, who: str = "", reads: int = 1) -> Bucket:
+        """A part of what is there now, one of so many, for tasks to share. What they have left is to be given back.
+
+        All of it for one who is alone. Whoever comes while others have all of it is lent nothing, this once. `who` is
+        the read, and the number of its process behind a dot; what it was lent before, and did not give back, is gone.
+        """
+        with self._state() as state:
+            state.loans = {name: rate for name, rate in state.loans.items() if name != who and _runs(name)}
+            free = state.free()
+            rate = min(free.rate, -(-self._rate // reads))
+            tokens = min(free.tokens, float(rate))
+            state.tokens, state.at = free.tokens - tokens, free.at
+            state.loans[who] = rate
+            return Bucket(rate, tokens, free.at)
+
+    def give_back(self, left: Sequence[Bucket], who: str = "") -> None:
+        """What the tasks of a batch have left of what was lent to them, each when it ended."""
+        with self._state() as state:
+            if who not in state.loans:
+                return  # it has been lent anew since
+            free, rate = state.free(), state.loans.pop(who)
+            # A machine's clock may be ahead of this one's. Since the last task ended, it is one bucket again.
+            ended = min(free.at, max(bucket.at for bucket in left))
+            tokens = sum(bucket.take(0, ended)[1].tokens for bucket in left)
+            lent = Bucket(rate, min(tokens, float(rate)), ended).take(0, free.at)[1]
+            state.tokens, state.at = free.tokens + lent.tokens, free.at
+
+    @contextmanager
+    def _state(self) -> Iterator[_LimiterState]:
         # Not forebay.locks, which costs four times as much as all of this: see docs/decisions/0021.
         handle = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600)
         try:
             fcntl.flock(handle, fcntl.LOCK_EX)
-            _, found = self._read(handle).take(0, self._clock())
-            state = json.dumps([found.rate, 0.0, found.at]).encode()
-            os.pwrite(handle, state, 0)
-            os.ftruncate(handle, len(state))
+            state = self._read(os.pread(handle, 65_536, 0))
+            yield state
+            text = json.dumps([self._rate, state.tokens, state.at, state.loans]).encode()
+            os.pwrite(handle, text, 0)
+            os.ftruncate(handle, len(text))
         finally:
             os.close(handle)
-        return found
 
-    def give_back(self, left: Sequence[Bucket]) -> None:
-        """What the tasks of a batch have left of what was lent to them, each when it ended: that is the bucket now."""
-        at = min(
-            self._clock(), max(bucket.at for bucket in left)
-        )  # a machine's clock may be ahead of this one's
-        tokens = sum(bucket.take(0, at)[1].tokens for bucket in left)
-        write_whole(self._path, json.dumps([self._rate, tokens, at]).encode(), durable=False)
-
-    def _read(self, handle: int) -> Bucket:
+    def _read(self, text: bytes) -> _LimiterState:
         now = self._clock()
         try:
-            rate, tokens, at = json.loads(os.pread(handle, 4096, 0))
+            rate, tokens, at, *loans = json.loads(text)
         except ValueError:
-            return Bucket.full(self._rate, now)  # new, or its writer was killed
-        if at > now + 1:
-            return Bucket(
-                self._rate, 0.0, now
-            )  # the clock was set back: not to wait until it is that late again
-        return Bucket(self._rate, min(tokens, self._rate) if rate == self._rate else float(self._rate), at)
+            return _LimiterState(self._rate, float(self._rate), now, now)  # new, or its writer was killed
+        known = loans[0] if loans else {}  # the version before had none
+        if at > now + 1:  # the clock was set back: not to wait until it is that late again
+            return _LimiterState(self._rate, 0.0, now, now, known)
+        whole = tokens if rate == self._rate else float(self._rate)
+        return _LimiterState(self._rate, whole, at, now, known)
+
+
+@dataclass
+class _LimiterState:
+    """What is in the file, at a moment."""
+
+    rate: int
+    tokens: float
+    at: float
+    now: float
+    loans: dict[str, int] = field(default_factory=dict)  # rates
+
+    def free(self) -> Bucket:
+        """What is not lent, now."""
+        rate = max(0, self.rate - sum(self.loans.values()))
+        found = Bucket(rate, min(self.tokens, float(rate)), self.at).take(0, self.now)[1]
+        # Also where nothing was free that could have grown: what others had then does not grow here once more.
+        return replace(found, at=max(self.now, self.at))
+
+
+def _runs(who: str) -> bool:
+    """Whether a read's process is there; of one that is gone nothing comes back."""
+    number = who.rpartition(".")[2]
+    if not number.isdigit():
+        return True
+    try:
+        os.kill(int(number), 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    return True

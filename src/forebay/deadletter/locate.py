@@ -49,7 +49,7 @@ def locate(
     if format in ("json", "debezium-json"):
         span = _in_json(text, field)
     elif format == "csv":
-        span = _in_csv(text, field, columns, options)
+        span = csv_field(text, field, columns, options)
     return (len(text[: span[0]].encode()), len(text[: span[1]].encode())) if span else None
 
 
@@ -116,7 +116,8 @@ def _item(text: str, at: int, wanted: int) -> TextSpan | None:
     return None
 
 
-def _in_csv(text: str, field: str, columns: Sequence[str], options: Mapping[str, str]) -> TextSpan | None:
+def csv_field(text: str, field: str, columns: Sequence[str], options: Mapping[str, str]) -> TextSpan | None:
+    """From and to character of one column's text; None if there is none."""
     if field not in columns:
         return None
     delimiter = options.get("csv.delimiter", ",").replace("\\t", "\t")

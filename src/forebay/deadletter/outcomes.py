@@ -22,7 +22,7 @@ from pathlib import Path
 from forebay.deadletter.identity import Identity
 from forebay.deadletter.letter import Letter
 from forebay.home_tables import STEPS
-from forebay.sqlite import migrate, transaction
+from forebay.sqlite import migrate, transaction, write_ahead
 
 Marks = Mapping[Identity, str]
 """Letters, each with its mark: see `mark_of`."""
@@ -73,7 +73,7 @@ class Outcomes:
     def __init__(self, path: Path) -> None:
         self._lock = threading.RLock()
         self._db = sqlite3.connect(path, check_same_thread=False, timeout=30, isolation_level=None)
-        self._db.execute("PRAGMA journal_mode=WAL")
+        write_ahead(self._db)
         self._db.execute("PRAGMA synchronous=FULL")
         migrate(self._db, STEPS)
 
@@ -82,9 +82,13 @@ class Outcomes:
             self._db.close()
 
     @contextmanager
-    def _transaction(self) -> Iterator[sqlite3.Connection]:
+    def _transaction(self, actor: str | None = None) -> Iterator[sqlite3.Connection]:
+        """`actor` is who does it, for the history, which triggers write."""
         with self._lock, transaction(self._db):
+            before = self._db.execute("SELECT coalesce(max(id), 0) FROM dead_letter_history").fetchone()[0]
             yield self._db
+            if actor is not None:
+                self._db.execute("UPDATE dead_letter_history SET actor = ? WHERE id > ?", (actor, before))
 
     # -- states --------------------------------------------------------------------------------------
 
@@ -97,25 +101,36 @@ class Outcomes:
                 (source, *place),
             ).fetchall()
         for known_id, mark, state, *rest in rows:
-            if topic_id and known_id:
-                same = topic_id == known_id
-            else:  # one of the two does not know: then the record itself tells
-                same = not mark or mark_of(letter) in ("", mark)
-            if same:
+            if _is_of(letter, topic_id, known_id, mark):
                 return Outcome(LetterState(state), *rest)
         return OPEN
 
-    def discard(self, source: str, letters: Marks, reason: str) -> None:
-        with self._transaction() as db:
+    def history(self, source: str, letter: Letter) -> list[tuple[Outcome, str | None]]:
+        """All that became of a letter, the oldest first, and who did it where that is known."""
+        *place, topic_id = letter.identity
+        with self._lock:
+            rows = self._db.execute(
+                "SELECT topic_id, mark, actor, state, at_ms, reason, replay_id, target_topic, target_partition, target_offset "
+                'FROM dead_letter_history WHERE source = ? AND topic = ? AND partition = ? AND "offset" = ? ORDER BY id',
+                (source, *place),
+            ).fetchall()
+        return [
+            (Outcome(LetterState(state), *rest), actor)
+            for known_id, mark, actor, state, *rest in rows
+            if _is_of(letter, topic_id, known_id, mark)
+        ]
+
+    def discard(self, source: str, letters: Marks, reason: str, actor: str | None = None) -> None:
+        with self._transaction(actor) as db:
             db.executemany(
                 "INSERT OR REPLACE INTO dead_letter_outcomes "
                 "VALUES (?, ?, ?, ?, ?, ?, 'discarded', ?, ?, NULL, NULL, NULL, NULL)",
                 [(source, *identity, mark, _now(), reason) for identity, mark in letters.items()],
             )
 
-    def reopen(self, source: str, letters: Iterable[Identity]) -> None:
+    def reopen(self, source: str, letters: Iterable[Identity], actor: str | None = None) -> None:
         """A letter that nobody has touched has no row."""
-        with self._transaction() as db:
+        with self._transaction(actor) as db:
             db.executemany(
                 "DELETE FROM dead_letter_outcomes WHERE source = ? AND topic = ? AND partition = ? "
                 "AND \"offset\" = ? AND topic_id IN ('', ?) AND state = 'discarded'",
@@ -156,12 +171,17 @@ class Outcomes:
 
     # -- replays -------------------------------------------------------------------------------------
 
+    @staticmethod
+    def transactional_prefix(source: str) -> str:
+        """What the transactional ids of all homes begin with that replay letters of this source."""
+        return f"forebay-replay-{source}-"
+
     def transactional_id(self, source: str) -> str:
         """The same for all replays of a source from this home: each fences off the one before it."""
         with self._transaction() as db:
             db.execute(
                 "INSERT OR IGNORE INTO dead_letter_replayers VALUES (?, ?)",
-                (source, f"forebay-replay-{source}-{uuid.uuid4().hex[:12]}"),
+                (source, f"{self.transactional_prefix(source)}{uuid.uuid4().hex[:12]}"),
             )
             row = db.execute(
                 "SELECT transactional_id FROM dead_letter_replayers WHERE source = ?", (source,)
@@ -193,9 +213,9 @@ class Outcomes:
             for replay_id, target, since, letters, target_id in rows
         ]
 
-    def settle(self, source: str, intent: Intent, sent: Sent) -> None:
+    def settle(self, source: str, intent: Intent, sent: Sent, actor: str | None = None) -> None:
         """The intent came to this: those in `sent` are replayed, the others as open as they were."""
-        with self._transaction() as db:
+        with self._transaction(actor) as db:
             db.executemany(
                 "INSERT OR REPLACE INTO dead_letter_outcomes "
                 "VALUES (?, ?, ?, ?, ?, ?, 'replayed', ?, NULL, ?, ?, ?, ?)",
@@ -230,6 +250,16 @@ class Outcomes:
                 "INSERT OR REPLACE INTO dead_letter_watches VALUES (?, ?, ?)",
                 (source, place, json.dumps(positions)),
             )
+
+
+def _is_of(letter: Letter, topic_id: str, known_id: str, mark: str) -> bool:
+    """Whether what is known of an id and a mark is about this letter."""
+    if topic_id and known_id:
+        return topic_id == known_id
+    return not mark or mark_of(letter) in (
+        "",
+        mark,
+    )  # one of the two does not know: then the record itself tells
 
 
 def mark_of(letter: Letter) -> str:

@@ -7,7 +7,7 @@ a pool may have one name on two clusters, and what was sent on one says nothing 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -16,12 +16,15 @@ from forebay.deadletter.letter import Letter
 from forebay.deadletter.letterbox import Letterbox, Place, Progress
 from forebay.deadletter.whole import RecordGoneError, whole
 from forebay.errors import MissingOptionError, UnsupportedSqlError
+from forebay.hiding import Mask
 from forebay.kafka.admin import Cluster
 from forebay.kafka.options import KAFKA
 from forebay.options import Options
 
 if TYPE_CHECKING:
+    from forebay.connectors.contract import SourceConfig, Stretch
     from forebay.deadletter.explain import Explanation, Judge
+    from forebay.deadletter.masked import LetterMask
     from forebay.deadletter.recovery import RecoveryReport
 
 # What decodes a record is imported where it is used: listing letters decodes none.
@@ -45,7 +48,11 @@ class Owner(Protocol):
 
     @property
     def options(self) -> Options:
-        """How the brokers are reached."""
+        """How the brokers are reached, and what is masked."""
+        ...
+
+    def definition(self) -> str:
+        """A text that is another one when the owner decodes otherwise."""
         ...
 
     def check(self) -> None:
@@ -66,6 +73,18 @@ class Owner(Protocol):
 
     def kept_out(self) -> int:
         """How many bad records have no letter, because of the rate limit; `recover` writes them."""
+        ...
+
+    def ledger(self) -> Sequence[Stretch]:
+        """Where they are."""
+        ...
+
+    def judges(self, topic: str) -> bool:
+        """Whether a record of that topic is read by the owner, and gets a letter if it is refused."""
+        ...
+
+    def source(self) -> tuple[SourceConfig, Options] | None:
+        """How it decodes records, as it is defined now; None where nobody here knows."""
         ...
 
     def recover(self, letters: Iterable[Entry], dry_run: bool, progress: Progress) -> RecoveryReport:
@@ -104,10 +123,32 @@ class TopicOwner:
     def kept_out(self) -> int:
         return 0  # a pool and an agent write a letter each
 
+    def definition(self) -> str:
+        return ""
+
+    def ledger(self) -> Sequence[Stretch]:
+        return ()
+
+    def judges(self, topic: str) -> bool:
+        return False  # only who reads the topic knows
+
+    def source(self) -> tuple[SourceConfig, Options] | None:
+        return None
+
     def recover(self, letters: Iterable[Entry], dry_run: bool, progress: Progress) -> RecoveryReport:
         raise UnsupportedSqlError(
             f"'{self.name}' is no source of this home: what a rate limit kept out is known where its source is"
         )
+
+
+def mask_of(owner: Owner) -> LetterMask | None:
+    """What must not be shown of its letters; None for nothing."""
+    patterns = owner.options.get("mask")
+    if not patterns:
+        return None
+    from forebay.deadletter.masked import LetterMask
+
+    return LetterMask(Mask(tuple(patterns)), owner.source)
 
 
 def topic_options(topic: str, given: Mapping[str, Any]) -> Options:

@@ -10,6 +10,8 @@ those whose records cannot be seen yet, or not any more.
 
 from __future__ import annotations
 
+import logging
+import threading
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -32,16 +34,21 @@ from forebay.deadletter.outcomes import (
     mark_of,
 )
 from forebay.deadletter.repair import Repair, RepairError
+from forebay.deadletter.replay_spans import ReplaySpans
 from forebay.deadletter.whole import RecordGoneError, whole
 from forebay.errors import ForebayError, OffsetOutOfRangeError, ReplayFailedError, UnknownTopicError
+from forebay.formats import RefusalKind
 from forebay.kafka.admin import Cluster, Topic, partitions_of
 from forebay.kafka.callbacks import called_back
+from forebay.kafka.missing_acls import WRITE, Acl, missing, on_topics, on_transactions
 from forebay.kafka.offsets import Range
 from forebay.kafka.producer import KafkaProducer, OutgoingRecord
 from forebay.kafka.settings import connection_settings, translate
 from forebay.options import Options
 from forebay.pace import Pace
 from forebay.tables import counted, html_lines, html_table
+
+log = logging.getLogger("forebay.deadletter")
 
 LETTERS = 500  # in one transaction: few enough to be over in a moment, many enough that its cost is shared
 BYTES = 8 << 20
@@ -50,6 +57,7 @@ SETTLE_S = 90.0  # for transactions of others, which hide what is behind them: t
 Unsure = Literal["sent", "unsent"]
 VISIBLE_S = 10.0  # an open transaction of somebody else may hide it longer; it is committed all the same
 PROBLEMS_KEPT = 100
+_PURGED = (KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT)  # of records that the library has given up
 
 
 @dataclass(frozen=True)
@@ -62,6 +70,12 @@ class Replayed:
     @property
     def value(self) -> bytes | None:
         return self.record.value
+
+    @property
+    def shown(self) -> bytes | None:
+        """The value as it may be shown."""
+        made = replace(self.entry.letter, value=self.value, size=len(self.value or b""), sha256=None)
+        return self.entry.mask.letter(made).value if self.entry.mask else self.value
 
 
 @dataclass(repr=False)
@@ -85,6 +99,7 @@ class ReplayReport:
     )  # a dry run: would get a letter again, and why
     refused_count: int = 0
     examples: list[Replayed] = field(default_factory=list)
+    replay_ids: list[str] = field(default_factory=list)  # of the transactions
 
     def __repr__(self) -> str:
         return f"<{self._line()}>"
@@ -128,13 +143,22 @@ class Judging(Protocol):
 class Replayer:
     """Sends letters of one owner to one topic."""
 
-    def __init__(self, reader: LetterReader, outcomes: Outcomes, options: Options, target: str) -> None:
+    def __init__(
+        self,
+        reader: LetterReader,
+        outcomes: Outcomes,
+        options: Options,
+        target: str,
+        actor: str | None = None,
+    ) -> None:
+        """`actor` is who replays, for the letters' history."""
+        self._actor = actor
         self._reader = reader
         self._outcomes = outcomes
         self._options = options
         self._key = reader.key
         self._target = target
-        self._cluster = Cluster(options)
+        self._cluster = Cluster(options, WRITE)
 
     def close(self) -> None:
         self._cluster.close()
@@ -176,7 +200,9 @@ class Replayer:
             report.refuses(outgoing.entry, f"it could not be tried: {error.message}")
             return
         if bad is not None:
-            report.refuses(outgoing.entry, f"{bad.kind}: {bad.message}")
+            mask = outgoing.entry.mask
+            message = mask.message(sent, bad.message, bad.path) if mask else bad.message
+            report.refuses(outgoing.entry, f"{bad.kind}: {message}")
 
     def _outgoing(
         self, wanted: Condition, repair: Repair | None, report: ReplayReport, progress: Progress
@@ -188,6 +214,12 @@ class Replayer:
                 report.not_open += 1
                 continue
             report.selected += 1
+            if entry.letter.kind == RefusalKind.LATE_RECORD and entry.letter.topic == self._target:
+                report.trouble(
+                    entry,
+                    "it was late for one view, and the others have it: say where it goes (--to, TO 'topic')",
+                )
+                continue
             try:
                 letter = whole(entry.letter, self._options)
                 value = letter.value if repair is None else repair(letter)
@@ -212,22 +244,28 @@ class Replayer:
         *,
         limit: int | None = None,
         rate: float | None = None,
+        stop: threading.Event | None = None,
+        report: ReplayReport | None = None,
     ) -> ReplayReport:
         """`unsure` is what to take for true of a killed replay whose records the target topic has lost.
 
-        `limit` is the most letters that are sent, `rate` the most a second.
+        `limit` is the most letters that are sent, `rate` the most a second. Once `stop` is set, no further transaction is
+        begun: what is sent is settled, the rest stays open. `report` may be given to look at meanwhile.
         """
-        report = ReplayReport(self._reader.source, self._target)
+        stop = stop or threading.Event()
+        report = report or ReplayReport(self._reader.source, self._target)
         target = self._described()
         producer = self._producer()
         report.found = self._settle_all(unsure)
         self._reader.watch()
         reached: dict[tuple[str, int], int] = {}
-        pace = Pace(rate)
+        pace = Pace(rate, stop.wait)
         outgoing = islice(self._outgoing(wanted, repair, report, progress), limit)
         # A transaction of a second's worth: what it holds is seen at once.
         for chunk in _chunks(outgoing, LETTERS if rate is None else max(1, min(LETTERS, int(rate)))):
             pace.wait(len(chunk))
+            if stop.is_set():
+                break
             for partition, offset in self._send(producer, chunk, target, report):
                 key = (self._target, partition)
                 reached[key] = max(reached.get(key, 0), offset + 1)
@@ -270,23 +308,32 @@ class Replayer:
         )
         self._outcomes.intend(self._key, intent)
         sent: dict[Identity, tuple[int, int]] = {}
-        refused: list[tuple[Identity, str]] = []
+        refused: list[tuple[Identity, KafkaError]] = []
+        spans = ReplaySpans(self._reader.source, self._target)
         self._doing("beginning a transaction", producer.begin_transaction)
         try:
             for item in chunk:
-                self._produce(producer, item, intent, target.partitions, sent, refused)
+                self._produce(producer, item, intent, target.partitions, spans, sent, refused)
             self._doing("replaying", lambda: producer.flush(PATIENCE_S))
             if len(sent) != len(chunk):
-                raise self._refused(refused)
-        except BaseException:
-            self._doing("ending a transaction", lambda: producer.abort_transaction(PATIENCE_S))
-            self._outcomes.settle(self._key, intent, {})
+                raise self._refused(refused, producer)
+        except BaseException as reason:
+            spans.failed(reason)
+            try:
+                producer.abort_transaction(PATIENCE_S)
+            except KafkaException as error:
+                # The intent is left: the next replay finds out that nothing was sent.
+                log.warning("the transaction of a replay did not end in order: %s", error.args[0].str())
+            else:
+                self._outcomes.settle(self._key, intent, {})
             raise
         # An error here leaves the intent: whether the broker has committed is for the next replay to find out.
         deadline = time.monotonic() + PATIENCE_S
         late = lambda _: time.monotonic() > deadline  # noqa: E731
         self._doing("committing a transaction", lambda: producer.commit(PATIENCE_S, late))
-        self._outcomes.settle(self._key, intent, sent)
+        self._outcomes.settle(self._key, intent, sent, self._actor)
+        spans.sent(sent)
+        report.replay_ids.append(intent.replay_id)
         report.sent += len(chunk)
         report.bytes += sum(len(item.value or b"") for item in chunk)
         return list(sent.values())
@@ -297,8 +344,9 @@ class Replayer:
         item: Replayed,
         intent: Intent,
         partitions: int,
+        spans: ReplaySpans,
         sent: dict[Identity, tuple[int, int]],
-        refused: list[tuple[Identity, str]],
+        refused: list[tuple[Identity, KafkaError]],
     ) -> None:
         identity = item.entry.identity
 
@@ -306,11 +354,11 @@ class Replayer:
         def delivered(error: KafkaError | None, message: Message) -> None:
             if error is None:
                 sent[identity] = (message.partition(), message.offset())
-            elif error.code() not in (KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT):
-                refused.append((identity, error.str()))
+            else:
+                refused.append((identity, error))
 
         headers = [
-            *item.record.headers,
+            *spans.headers(identity, item.record.headers),
             (REPLAY_ID, intent.replay_id.encode()),
             (REPLAYED_FROM, str(identity).encode()),
         ]
@@ -320,15 +368,28 @@ class Replayer:
         try:
             producer.put(record, delivered)
         except KafkaException as error:
-            raise translate(error.args[0], self._options, f"replaying {identity.place}") from None
+            doing = f"replaying {identity.place}"
+            raise translate(error.args[0], self._options, doing, *self._acls) from None
 
-    def _refused(self, refused: Sequence[tuple[Identity, str]]) -> ReplayFailedError:
+    def _refused(
+        self, refused: Sequence[tuple[Identity, KafkaError]], producer: KafkaProducer
+    ) -> ForebayError:
         where = f"'{self._target}'"
+        if refused and all(error.code() in _PURGED for _, error in refused):
+            # The library has given the transaction up; asked to commit, it says why.
+            try:
+                producer.commit_transaction(PATIENCE_S)
+            except KafkaException as reason:
+                refused = [(refused[0][0], reason.args[0])]
         if not refused:
             return ReplayFailedError(f"{where} took no records for {PATIENCE_S:.0f} s", remedy="try again")
-        identity, why = refused[0]
+        identity, error = next((item for item in refused if item[1].code() not in _PURGED), refused[0])
+        doing = f"replaying {identity.place}"
+        unallowed = missing(error, connection_settings(self._options), self._acls, doing)
+        if unallowed is not None:
+            return unallowed
         return ReplayFailedError(
-            f"{where} does not take the record of {identity.place}: {why}",
+            f"{where} does not take the record of {identity.place}: {error.str()}",
             remedy=f"fix that, or leave the letter out (--where \"id <> '{identity.place}'\"); nothing of this "
             "transaction was sent, all before it was",
         )
@@ -345,7 +406,13 @@ class Replayer:
         try:
             return call()
         except KafkaException as error:
-            raise translate(error.args[0], self._options, what) from None
+            raise translate(error.args[0], self._options, what, *self._acls) from None
+
+    @property
+    def _acls(self) -> tuple[Acl, ...]:
+        """The id ends in what this home has chosen at random: another home has another."""
+        ids = on_transactions(self._outcomes.transactional_prefix(self._key), prefixed=True)
+        return (*on_topics(WRITE, [self._target]), ids)
 
     # -- after a crash -------------------------------------------------------------------------------
 

@@ -20,8 +20,12 @@ from forebay.deadletter.letter import Letter
 from forebay.deadletter.limiter import Limiter
 from forebay.deadletter.policy import ErrorPolicy
 from forebay.errors import BadRecordError, TooManyErrorsError
+from forebay.formats import RefusalKind
+from forebay.hiding import NOTHING, Mask
 
 EXAMPLES = 3
+# Recovery decodes again what the rate limit kept out. These decode, so nobody would find them: they are always written.
+UNLIMITED = frozenset({RefusalKind.FUTURE_TIMESTAMP, RefusalKind.LATE_RECORD})
 
 _partition = attrgetter("topic", "partition")
 
@@ -38,7 +42,9 @@ class Router:
         destination: Callable[[], Destination],
         limiter: Limiter | None,
         bulk: BulkLetters | None = None,
+        mask: Mask = NOTHING,
     ) -> None:
+        self._mask = mask  # what errors must not quote
         self._source = source
         self._policy = policy
         self._limiter = limiter
@@ -81,6 +87,15 @@ class Router:
             self._example += len(batch.rejected)
             self._route(batch)
 
+    def late(self, records: Sequence[RejectedRecord]) -> None:
+        """Letters of records that are good, and too late for a view that wants them as letters.
+
+        They are not among those that were refused: other views may have taken them.
+        """
+        assert self._policy.strategy == "dead_letter"
+        for record in records:
+            self._write(record)
+
     def finish(self) -> None:
         """Before the task ends: until every letter is durable."""
         if self._destination is not None:
@@ -100,8 +115,8 @@ class Router:
         bad = [record for record in batch.rejected if not record.gone]
         if self._policy.strategy == "fail" and bad:
             raise BadRecordError(
-                f"source '{self._source}' stops at a record that does not decode (ON ERROR = 'fail'): "
-                f"{_example(bad[0])}",
+                f"source '{self._source}' stops at a record that {_fault(bad[0])} (ON ERROR = 'fail'): "
+                f"{bad[0].words(self._mask)}",
                 kind=bad[0].kind,
                 remedy=f"fix what wrote it, then ALTER SOURCE {self._source} ON ERROR = 'skip' or 'dead_letter' "
                 "to get past it, and start the view again; nothing of this batch was kept",
@@ -113,19 +128,22 @@ class Router:
             kept_out = self._bulk.grant(granted) if batch.lettered else []
             self._keep_out(granted, [*kept_out, *batch.stretches])
             return
-        granted = len(bad) if self._limiter is None else self._limiter.take(len(bad))
-        if granted and self._destination is None:
-            self._destination = self._make()
-        now = int(time.time() * 1000)
-        for record in bad[:granted]:
-            assert self._destination is not None
-            id = self._ids.get(record.topic, "")
-            self._destination.write(letter(self._source, record, self._policy, now, id))
-        beyond = [Stretch(r.topic, r.partition, r.offset, r.offset + 1, 1) for r in bad[granted:]]
-        self._keep_out(granted, [*beyond, *batch.stretches])
+        limited = [record for record in bad if record.kind not in UNLIMITED]
+        granted = len(limited) if self._limiter is None else self._limiter.take(len(limited))
+        written = [record for record in bad if record.kind in UNLIMITED] + limited[:granted]
+        for record in written:
+            self._write(record)
+        beyond = [Stretch(r.topic, r.partition, r.offset, r.offset + 1, 1) for r in limited[granted:]]
+        self._keep_out(len(written), [*beyond, *batch.stretches])
 
-    def _keep_out(self, granted: int, kept_out: Sequence[Stretch]) -> None:
-        self.letters += granted
+    def _write(self, record: RejectedRecord) -> None:
+        if self._destination is None:
+            self._destination = self._make()
+        id = self._ids.get(record.topic, "")
+        self._destination.write(letter(self._source, record, self._policy, int(time.time() * 1000), id))
+
+    def _keep_out(self, written: int, kept_out: Sequence[Stretch]) -> None:
+        self.letters += written
         self._limited += kept_out
         if len(self._limited) > 10_000:
             self._limited = joined(self._limited)
@@ -141,7 +159,7 @@ class Router:
             if fault:
                 raise TooManyErrorsError(
                     f"source '{self._source}' stops: {place[0]}-{place[1]}: {fault}; the last of them: "
-                    + "; ".join(_example(record) for record in self._examples),
+                    + "; ".join(record.words(self._mask) for record in self._examples),
                     remedy=f"fix what writes the topic, or ALTER SOURCE {self._source} ON ERROR = … with a higher "
                     "limit, then start the view again; nothing of this batch was kept",
                 )
@@ -177,6 +195,5 @@ def letter(source: str, bad: RejectedRecord, policy: ErrorPolicy, now_ms: int, t
     return made.cut(policy.max_raw_bytes) if policy.include_raw else made.without_value()
 
 
-def _example(bad: RejectedRecord) -> str:
-    text = f"{bad.topic}-{bad.partition} at offset {bad.offset}: {bad.kind}: {bad.message}"
-    return text.replace("\n", " ")
+def _fault(bad: RejectedRecord) -> str:
+    return "is from the future" if bad.kind == RefusalKind.FUTURE_TIMESTAMP else "does not decode"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ from confluent_kafka.admin import AdminClient
 
 from forebay.devstack import kraft
 from forebay.devstack.artifacts import KAFKA
+from forebay.devstack.guard import Guard
 from forebay.devstack.ports import HOST, answers, free_ports
 from forebay.devstack.service import Service
 from forebay.jvm.java import Java
@@ -20,7 +21,8 @@ from forebay.jvm.java import Java
 class Broker(Service):
     """One broker. `properties` are Kafka's server properties and win over the stack's own.
 
-    `listeners` names further ones beside CLIENT; after a start, `listeners` tells their addresses.
+    With a `guard` it asks who is there. After a start, `listeners` tells the addresses of those that the guard has
+    beside CLIENT.
     """
 
     name = "broker"
@@ -32,12 +34,15 @@ class Broker(Service):
         directory: Path,
         *,
         properties: Mapping[str, str] | None = None,
-        listeners: Iterable[str] = (),
+        guard: Guard | None = None,
         **options: Any,
     ) -> None:
         super().__init__(directory, **options)
         self._properties = dict(properties or {})
-        self.listeners = dict.fromkeys(listeners, "")
+        self.guard = guard
+        self.listeners = dict.fromkeys(
+            (name for name in guard.listeners if name != "CLIENT") if guard else (), ""
+        )
 
     @property
     def bootstrap_servers(self) -> str:
@@ -51,32 +56,45 @@ class Broker(Service):
         data, config = self.directory / "data", self.directory / "server.properties"
         kraft.format_storage(data, home, java)
         properties = kraft.server_properties(data, port, internal, controller, more)
+        if self.guard is not None:
+            self.guard.prepare()
+            properties |= self.guard.properties()
+            self.guard.write_client_files(f"{HOST}:{port}")
         kraft.write_properties(config, {**properties, **self._properties})
         logging = Path(__file__).with_name("log4j2.properties")
         arguments = ["-Xms256m", "-Xmx768m", "-Djava.awt.headless=true"]
         arguments += os.environ.get("KAFKA_OPTS", "").split()  # as Kafka's own scripts take it
         arguments += [f"-Dlog4j2.configurationFile={logging}", "-cp", kraft.classpath(home)]
         arguments += ["kafka.Kafka", str(config)]
-        return arguments, _Ready(port, internal)
+        return arguments, _Ready(port, internal, self.guard)
 
 
 class _Ready:
-    """Whether metadata is answered and names a broker.
+    """Whether metadata is answered and names a broker, and a guard lets in who may come in.
 
     The client is made only once the port answers: before that it would print refused connections.
     """
 
-    def __init__(self, client: int, internal: int) -> None:
-        self._client, self._internal = client, internal
+    def __init__(self, client: int, internal: int, guard: Guard | None) -> None:
+        self._client, self._internal, self._guard = client, internal, guard
         self._admin: AdminClient | None = None
+        self._enrolled = False
 
     def __call__(self) -> bool:
         if self._admin is None:
             if not (answers(self._client) and answers(self._internal)):
                 return False
             # Silent: a broker that dies now is reported with its own log, not with the client's.
-            self._admin = AdminClient({"bootstrap.servers": f"{HOST}:{self._internal}", "log_level": 0})
+            silent: dict[str, Any] = {"bootstrap.servers": f"{HOST}:{self._internal}", "log_level": 0}
+            self._admin = AdminClient(silent | (self._guard.internal() if self._guard else {}))
         try:
-            return bool(self._admin.list_topics(timeout=2).brokers)
+            if not self._admin.list_topics(timeout=2).brokers:
+                return False
+            if self._guard is None:
+                return True
+            if not self._enrolled:
+                self._guard.enrol(self._admin)
+                self._enrolled = True
         except KafkaException:
             return False
+        return self._guard.lets_in(f"{HOST}:{self._client}")

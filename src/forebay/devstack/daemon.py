@@ -18,12 +18,14 @@ from forebay.devstack.artifacts import KAFKA, REGISTRY, load_set
 from forebay.devstack.broker import Broker
 from forebay.devstack.download import resolve
 from forebay.devstack.download_progress import say
+from forebay.devstack.guard import ADMIN_FILE, CLIENT_FILE, ENVIRONMENT_FILE, Guard, Security
 from forebay.devstack.ports import HOST, is_free
 from forebay.devstack.process import STOP_SECONDS
 from forebay.devstack.registry_service import RegistryServer, url
 from forebay.devstack.service import Service
 from forebay.devstack.stack import each, start_all
 from forebay.devstack.state import ServiceState
+from forebay.errors import StackStartError
 
 # What everybody types from memory; taken when free and nothing else is asked for.
 BROKER_PORT = 9092
@@ -45,6 +47,30 @@ class Status:
     def schema_registry_url(self) -> str | None:
         return url(self.registry.port) if self.registry else None
 
+    @property
+    def security(self) -> str | None:
+        """What the broker asks for; None where everybody is let in."""
+        return (self.broker.security or None) if self.broker else None
+
+    @property
+    def client_config(self) -> str | None:
+        """The file with the settings of a client that the broker lets in; None where it lets everybody in."""
+        return self._guarded(CLIENT_FILE)
+
+    @property
+    def client_environment(self) -> str | None:
+        """The same, for a shell."""
+        return self._guarded(ENVIRONMENT_FILE)
+
+    @property
+    def admin_config(self) -> str | None:
+        """The same of a user who may do everything."""
+        return self._guarded(ADMIN_FILE)
+
+    def _guarded(self, name: str) -> str | None:
+        folder = self.broker.guarded if self.broker else None
+        return str(folder / name) if folder else None
+
 
 def status() -> Status:
     """What runs, as the process table says and not only as the file says."""
@@ -59,11 +85,20 @@ def fetch(registry: bool) -> None:
 
 
 def up(
-    *, registry: bool, port: int | None = None, registry_port: int | None = None
+    *,
+    registry: bool,
+    port: int | None = None,
+    registry_port: int | None = None,
+    security: Security | None = None,
 ) -> tuple[Status, list[str]]:
     """Start what does not run yet; return what runs now and the names of what was started."""
     with _alone():
         now = status()
+        if now.broker is not None and security is not None and now.security != security:
+            raise StackStartError(
+                f"the broker runs already, with security {now.security or 'off'}",
+                remedy=f"forebay dev down, then forebay dev up --security {security}",
+            )
         known = {
             service.name: entry
             for service, entry in ((Broker, now.broker), (RegistryServer, now.registry))
@@ -74,14 +109,17 @@ def up(
         def remember(service: Service, port: int) -> None:
             # At once, not when it is ready: whatever happens next, `down` finds it.
             with saving:
-                known[service.name] = _describe(service, port)
+                asked = str(security or "") if service.name == Broker.name else ""
+                known[service.name] = _describe(service, port, asked)
                 state.save(known)
 
         root = state.state_root()
         services: list[Service] = []
         if now.broker is None:
             chosen = _choose(port, BROKER_PORT, Broker.name)
-            services.append(Broker(root / Broker.name, port=chosen, detached=True, on_spawn=remember))
+            folder = root / Broker.name
+            guard = None if security is None else Guard.of(security, folder / "security")
+            services.append(Broker(folder, port=chosen, guard=guard, detached=True, on_spawn=remember))
         if registry and now.registry is None:
             chosen = _choose(registry_port, REGISTRY_PORT, RegistryServer.name)
             services.append(
@@ -134,7 +172,7 @@ def _choose(asked: int | None, usual: int, name: str) -> int | None:
     return None
 
 
-def _describe(service: Service, port: int) -> ServiceState:
+def _describe(service: Service, port: int, security: str) -> ServiceState:
     assert service.process is not None
     return ServiceState(
         pid=service.process.pid,
@@ -143,6 +181,7 @@ def _describe(service: Service, port: int) -> ServiceState:
         port=port,
         log=str(service.log),
         data=str(service.directory),
+        security=security,
     )
 
 

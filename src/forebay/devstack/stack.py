@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING, Any
 from forebay.devstack.artifacts import load_set
 from forebay.devstack.broker import Broker
 from forebay.devstack.download import resolve
+from forebay.devstack.grants import Grants
+from forebay.devstack.guard import ADMIN, USER, Guard, Security
 from forebay.devstack.registry_service import RegistryServer
 from forebay.devstack.service import Service
-from forebay.errors import StackNotRunningError
+from forebay.errors import OptionValueError, StackNotRunningError
 
 if TYPE_CHECKING:
     from forebay.options import Options
@@ -32,9 +34,10 @@ class DevStack:
     registry: start a schema registry, too, which takes some seconds longer
     broker_port, registry_port: ports to use; free ones unless given
     data_dir: where data is kept for the next time; a temporary folder unless given
-    broker_properties: Kafka server properties. The listeners are called CLIENT, INTERNAL and CONTROLLER, and only
-        CLIENT is handed out, so that SASL is
-        `{"listener.security.protocol.map": "CLIENT:SASL_PLAINTEXT,INTERNAL:PLAINTEXT,CONTROLLER:PLAINTEXT", …}`
+    security: who the broker lets in; everybody unless given. `"sasl-ssl"` asks for TLS and a password, `"mtls"` for TLS
+        and a certificate, `"acl"` is `"sasl-ssl"` with a user who may do nothing that is not allowed by `allow()`.
+        Certificates and passwords are made on the spot; `client_settings()` has them
+    broker_properties: Kafka server properties
 
     Making it starts nothing. `start()` and `with` block until the servers answer. The first time they download them.
     `JavaMissingError` without Java 17, `DownloadError` where that fails, `StackStartError` where a server does not come
@@ -48,12 +51,14 @@ class DevStack:
         broker_port: int | None = None,
         registry_port: int | None = None,
         data_dir: str | Path | None = None,
+        security: str | None = None,
         broker_properties: Mapping[str, str] | None = None,
     ) -> None:
         self._with_registry = registry
         self._broker_port = broker_port
         self._registry_port = registry_port
         self._data_dir = Path(data_dir).absolute() if data_dir is not None else None
+        self._security = None if security is None else security_named(security)
         self._broker_properties = dict(broker_properties or {})
         self._temporary: Path | None = None
         self._broker: Broker | None = None
@@ -88,6 +93,22 @@ class DevStack:
         self.broker  # noqa: B018 - the same error as for the broker, if nothing is started
         return self._registry.url if self._registry else None
 
+    def client_settings(self, *, admin: bool = False) -> dict[str, str]:
+        """The settings of a client library that is let in: protocol, certificates, user and password. Keep them secret.
+
+        As `kafka.*` options of a source, a pool or a blackboard: `{f"kafka.{key}": value for key, value in …}`. They are
+        those of the user `forebay`; with `admin`, of one who may do everything. Empty where everybody is let in.
+        """
+        guard = self.broker.guard
+        return {} if guard is None else guard.client(ADMIN if admin else USER)
+
+    def allow(self, line: str) -> None:
+        """Do what a `kafka-acls` command line says, as the admin: `--add --allow-principal User:forebay …`.
+
+        For a stack with `security="acl"`. OptionValueError for a line that is no such command.
+        """
+        Grants(self.bootstrap_servers, self.client_settings(admin=True)).run(line)
+
     def start(self) -> DevStack:
         """Start everything and return when it is ready; if one part fails, none stays. Starting twice is harmless.
 
@@ -101,7 +122,11 @@ class DevStack:
         places = [root / "broker", root / "registry"]
         scratch: list[Path | None] = [None, None] if self._data_dir else [*places]
         broker = self._broker = Broker(
-            places[0], port=self._broker_port, properties=self._broker_properties, scratch=scratch[0]
+            places[0],
+            port=self._broker_port,
+            properties=self._broker_properties,
+            guard=None if self._security is None else Guard.of(self._security, places[0] / "security"),
+            scratch=scratch[0],
         )
         services: list[Service] = [broker]
         if self._with_registry:
@@ -164,9 +189,9 @@ class DevStack:
     def _options(self, topic: str) -> Options:
         from forebay.kafka.options import KAFKA
 
-        return KAFKA.bind(
-            {"bootstrap.servers": self.bootstrap_servers, "topic": topic, "group.id": "forebay-dev"}
-        )
+        given = {"bootstrap.servers": self.bootstrap_servers, "topic": topic, "group.id": "forebay-dev"}
+        settings = self.client_settings(admin=True)
+        return KAFKA.bind(given | {f"kafka.{key}": value for key, value in settings.items()})
 
     def kill_broker(self) -> None:
         """End the broker as a crash would."""
@@ -188,6 +213,16 @@ class DevStack:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.stop()
+
+
+def security_named(word: str) -> Security:
+    """One of the words of `security`."""
+    try:
+        return Security(word)
+    except ValueError:
+        raise OptionValueError(
+            f"'security' cannot be {word!r}: expected one of {', '.join(Security)}", option="security"
+        ) from None
 
 
 def start_all(services: Sequence[Service]) -> None:

@@ -33,6 +33,12 @@ class ServiceState:
     port: int
     log: str
     data: str
+    security: str = ""  # what its broker asks for
+
+    @property
+    def guarded(self) -> Path | None:
+        """The folder with certificates and clients' settings; None where everybody is let in."""
+        return Path(self.data) / "security" if self.security else None
 
     def process(self) -> psutil.Process | None:
         """The running process, None if it has ended, also when its pid now belongs to another."""

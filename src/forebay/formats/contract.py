@@ -35,6 +35,12 @@ class RefusalKind(StrEnum):
     PAYLOAD_TOO_LARGE = "PayloadTooLarge"
     """Longer than the source takes."""
 
+    FUTURE_TIMESTAMP = "FutureTimestamp"
+    """It decodes, but its event time is so far ahead of the clock that no watermark may follow it."""
+
+    LATE_RECORD = "LateRecord"
+    """It decodes, but came after its window was closed, in a view with LATE DATA TO DEAD LETTERS."""
+
     OTHER = "Other"
     """None of these; the message says what."""
 

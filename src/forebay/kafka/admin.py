@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from confluent_kafka import (
+    OFFSET_INVALID,
     Consumer,
     IsolationLevel,
     KafkaError,
@@ -27,21 +28,30 @@ from confluent_kafka.admin import (
     DescribeClusterResult,
     OffsetSpec,
     ResourceType,
+    TopicDescription,
 )
 
 from forebay import patience
-from forebay.errors import AuthError, CommitError, ForebayError, UnknownTopicError, UnreachableError
-from forebay.kafka import causes
-from forebay.kafka.consumers import commit_offsets
+from forebay.errors import (
+    AuthError,
+    CommitError,
+    ForebayError,
+    MissingAclError,
+    UnknownTopicError,
+    UnreachableError,
+)
+from forebay.kafka import causes, missing_acls
+from forebay.kafka.consumers import commit_offsets, committed_offsets
+from forebay.kafka.missing_acls import DESCRIBE_CONFIGS, READ, TOPIC, Acl, on_group, on_topics
 from forebay.kafka.partitions import PartitionOffset, TopicPartition
 from forebay.kafka.probe import LIMIT_S, Probe
 from forebay.kafka.settings import (
     AWAY,
     CLIENT_LOG,
-    REFUSALS,
     address,
     connection_settings,
     consumer_settings,
+    is_refusal,
     named,
     patience_s,
     translate,
@@ -69,10 +79,14 @@ def partitions_of(topics: Mapping[str, Topic]) -> list[TopicPartition]:
 
 
 class Cluster:
-    """A connection to the brokers of one source. Cheap to make; connects on the first call."""
+    """A connection to the brokers of one source. Cheap to make; connects on the first call.
 
-    def __init__(self, options: Options) -> None:
+    `operation` is what its owner wants with the topics: who may read or write one may also look at it.
+    """
+
+    def __init__(self, options: Options, operation: str = READ) -> None:
         self._options = options
+        self._operation = operation
         self._refused = ""
         self._heard = causes.Heard()
         self._probe: Probe | None = None
@@ -99,29 +113,32 @@ class Cluster:
 
     def _on_error(self, error: KafkaError) -> None:
         # Failed authentication reaches requests only as a time-out; its reason comes here.
-        if error.code() in REFUSALS:
+        if is_refusal(error):
             self._refused = error.str()
         elif error.code() in (KafkaError._TRANSPORT, KafkaError._RESOLVE, KafkaError._ALL_BROKERS_DOWN):
             self._heard.note(error.str())
 
-    def _call(self, doing: str, request: Callable[[], T]) -> T:
+    def _call(self, doing: str, request: Callable[[], T], *acls: Acl) -> T:
         try:
             return request()
         except KafkaException as error:
-            raise self._failed(error.args[0], doing) from None
+            raise self._failed(error.args[0], doing, *acls) from None
 
-    def _failed(self, error: KafkaError, doing: str) -> ForebayError:
-        """What a request has failed with, as one of our errors, with its cause."""
+    def _failed(self, error: KafkaError, doing: str, *acls: Acl) -> ForebayError:
+        """What a request has failed with, as one of our errors, with its cause. `acls` are what it needs."""
         self.admin.poll(0)
         self._raise_if_refused(doing)
-        found = translate(error, self._options, doing)
+        found = translate(error, self._options, doing, *acls)
         if not isinstance(found, UnreachableError) or error.code() not in AWAY:
             return found
         return self._away(doing, named(error))
 
-    def _answer(self, doing: str, future: Future[T]) -> T:
+    def _answer(self, doing: str, future: Future[T], *acls: Acl) -> T:
         """Wait for an answer; what the broker refuses is one of our errors."""
-        return self._call(doing, lambda: self._wait(doing, future))
+        return self._call(doing, lambda: self._wait(doing, future), *acls)
+
+    def _topic(self, name: str) -> tuple[Acl, ...]:
+        return on_topics(self._operation, [name])
 
     def _wait(self, doing: str, future: Future[T]) -> T:
         """Wait for an answer, but not for one that cannot come: the library itself would try on and on."""
@@ -210,20 +227,48 @@ class Cluster:
 
     def describe(self, names: Iterable[str]) -> dict[str, Topic]:
         """The topics of these names; one that does not exist is an error that lists near names."""
-        wanted = list(names)
-        if not wanted:
+        found = {}
+        for name, description in self._descriptions(list(names)).items():
+            if description is None:
+                raise self._unknown(name)
+            found[name] = Topic(name, str(description.topic_id), len(description.partitions))
+        return found
+
+    def existing(self, names: Iterable[str]) -> dict[str, Topic]:
+        """Those of them that there are."""
+        return {
+            name: Topic(name, str(found.topic_id), len(found.partitions))
+            for name, found in self._descriptions(list(names)).items()
+            if found is not None
+        }
+
+    def absent(self, names: Iterable[str]) -> list[str]:
+        """Those of which there is no topic; MissingAclError where we may not know."""
+        return [name for name, found in self._descriptions(list(names)).items() if found is None]
+
+    def _descriptions(self, names: list[str]) -> dict[str, TopicDescription | None]:
+        """None of a topic that does not exist. One error for all that we may not see."""
+        if not names:
             return {}
         futures = self._call(
             "describing topics",
-            lambda: self.admin.describe_topics(TopicCollection(wanted), request_timeout=self._timeout_s),
+            lambda: self.admin.describe_topics(TopicCollection(names), request_timeout=self._timeout_s),
         )
-        found = {}
+        found: dict[str, TopicDescription | None] = {}
+        hidden = []
         for name, future in futures.items():
             try:
-                description = self._answer(f"describing topic '{name}'", future)
+                found[name] = self._answer(f"describing topic '{name}'", future, *self._topic(name))
             except UnknownTopicError:
-                raise self._unknown(name) from None
-            found[name] = Topic(name, str(description.topic_id), len(description.partitions))
+                found[name] = None
+            except MissingAclError as error:
+                hidden.append(error)
+        if len(hidden) > 1:
+            acls = on_topics(self._operation, [name for name in names if name not in found])
+            refusal = KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED)
+            raise translate(refusal, self._options, "describing topics", *acls)
+        if hidden:
+            raise hidden[0]
         return found
 
     def cleanup_policy(self, topic: str) -> str:
@@ -236,7 +281,8 @@ class Cluster:
             doing, lambda: self.admin.describe_configs([resource], request_timeout=self._timeout_s)
         )
         try:
-            return str(self._answer(doing, futures[resource])["cleanup.policy"].value)
+            acl = Acl(DESCRIBE_CONFIGS, TOPIC, topic)
+            return str(self._answer(doing, futures[resource], acl)["cleanup.policy"].value)
         except AuthError:
             return "compact,delete"
 
@@ -257,6 +303,10 @@ class Cluster:
         """Where each partition ends for a reader of this isolation level (the last stable offset)."""
         return self._offsets(partitions, OffsetSpec.latest())
 
+    def log_ends(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """Where each partition's log ends, open transactions included (the high watermark)."""
+        return self._offsets(partitions, OffsetSpec.latest(), IsolationLevel.READ_UNCOMMITTED)
+
     def at_timestamp(
         self, partitions: Iterable[TopicPartition], timestamp_ms: int
     ) -> dict[TopicPartition, int]:
@@ -268,12 +318,17 @@ class Cluster:
             found = {key: ends[key] if offset < 0 else offset for key, offset in found.items()}
         return found
 
-    def _offsets(self, partitions: Iterable[TopicPartition], spec: OffsetSpec) -> dict[TopicPartition, int]:
+    def _offsets(
+        self,
+        partitions: Iterable[TopicPartition],
+        spec: OffsetSpec,
+        isolation: IsolationLevel | None = None,
+    ) -> dict[TopicPartition, int]:
         wanted = {PartitionOffset(topic, number): spec for topic, number in partitions}
         if not wanted:
             return {}
         committed = self._options["isolation.level"] == "read_committed"
-        level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
+        level = isolation or (IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED)
         doing = "asking for offsets"
         futures = self._call(
             doing,
@@ -282,9 +337,14 @@ class Cluster:
         found = {}
         for tp, future in futures.items():
             try:
-                found[tp.topic, tp.partition] = self._answer(doing, future).offset
+                offset = self._answer(doing, future, *self._topic(tp.topic)).offset
             except UnknownTopicError:
                 raise self._unknown(tp.topic) from None
+            if offset == OFFSET_INVALID:
+                # librdkafka's answer, without an error, where the broker gave none in time (seen on a silent link).
+                where = f"{tp.topic}-{tp.partition} at {address(self._options)}"
+                raise UnreachableError(f"no answer while {doing} of {where}")
+            found[tp.topic, tp.partition] = offset
         return found
 
     def committed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
@@ -295,11 +355,24 @@ class Cluster:
         # Not the admin client's list_consumer_group_offsets: while the coordinator is still loading, that
         # one crashes the process (librdkafka 2.16.1 looks for a consumer group in an admin client).
         doing = f"asking for the offsets of group '{self._options['group.id']}'"
-        answer = self._call(doing, lambda: self._group.committed(wanted, timeout=self._timeout_s))
+        acls = self._group_acls({tp.topic for tp in wanted})
+        answer = self._call(doing, lambda: committed_offsets(self._group, wanted, self._timeout_s), *acls)
         for tp in answer:
             if tp.error is not None:
-                raise self._failed(tp.error, doing)
+                raise self._failed(tp.error, doing, *acls)
         return {(tp.topic, tp.partition): tp.offset for tp in answer if tp.offset >= 0}
+
+    def _group_acls(self, topics: Iterable[str]) -> tuple[Acl, ...]:
+        return (*on_topics(READ, sorted(topics)), on_group(self._options["group.id"]))
+
+    def members(self, group: str) -> list[tuple[str, str]]:
+        """The client id and the host of each member of a group; none of a group that is not there."""
+        doing = f"asking who is in group '{group}'"
+        futures = self._call(
+            doing, lambda: self.admin.describe_consumer_groups([group], request_timeout=self._timeout_s)
+        )
+        found = self._answer(doing, futures[group])
+        return sorted((str(each.client_id), str(each.host)) for each in found.members)
 
     @property
     def _group(self) -> Consumer:
@@ -318,4 +391,11 @@ class Cluster:
         if failed is not None:
             place, error = failed
             where = f" for {place}" if place else ""
-            raise CommitError(f"the offsets of group '{group}' were not committed{where}: {error.str()}")
+            acls = self._group_acls({topic for topic, _ in offsets})
+            doing = f"committing the offsets of group '{group}'"
+            if (refused := missing_acls.missing(error, self._settings, acls, doing)) is not None:
+                raise refused
+            raise CommitError(
+                f"the offsets of group '{group}' were not committed{where}: {error.str()}",
+                not_a_member=error.code() == KafkaError.UNKNOWN_MEMBER_ID,
+            )

@@ -5,65 +5,73 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from forebay import patience
-from forebay.backoff import Backoff, with_backoff
+from forebay.backoff import with_backoff
 from forebay.connectors.contract import (
     ConnectorInfo,
     ConnectorMetrics,
     ConnectorState,
     Discovered,
+    GroupShare,
     HealthStatus,
     Offsets,
     PartitionLag,
+    RawRecord,
     RejectedRecord,
+    RowPlaces,
     SourceBatch,
     SourceCheckpoint,
     SourceConfig,
     SourceConnector,
     Split,
-    Wanted,
 )
+from forebay.connectors.event_time import MAX_FUTURE, NOW, latest_of
 from forebay.errors import (
     CommitError,
     ConnectorStateError,
     ForebayError,
     NewFieldsError,
-    NoOffsetError,
     OffsetOutOfRangeError,
-    OptionValueError,
     SchemaChangedError,
-    TopicRecreatedError,
     UnknownTopicError,
     UnreachableError,
 )
 from forebay.formats import RefusalKind
 from forebay.formats.avro_schema import FILE_OPTION, OPTION, written_schema
 from forebay.kafka.admin import Cluster, Topic, partitions_of
+from forebay.kafka.beginning import Beginning
 from forebay.kafka.columns import CHANGE_LOG, RAW_COLUMNS, layout
-from forebay.kafka.consumers import CACHE
-from forebay.kafka.lag import lag_of
+from forebay.kafka.group import members, moved_by_others, refused
+from forebay.kafka.lag import OldestUnread, behind_group, connected, lag_of
+from forebay.kafka.membership import Membership
+from forebay.kafka.missing_acls import principal
 from forebay.kafka.offsets import (
     KafkaPosition,
     KafkaSplit,
     Range,
-    allocate,
     lost_between,
     plan_splits,
     ranges_between,
 )
 from forebay.kafka.options import FORMATS, KAFKA
 from forebay.kafka.partitions import TopicPartition
-from forebay.kafka.settings import address, check_settings, consumer_settings, patience_s
-from forebay.options import Options
+from forebay.kafka.planner import Planner, check_identity, ids_of
+from forebay.kafka.settings import (
+    address,
+    check_settings,
+    connection_settings,
+    consumer_settings,
+    patience_s,
+)
 
 if TYPE_CHECKING:
-    from forebay.kafka.rows import RowDecoder
+    pass
 
 # What decodes records, reads them or looks into schemas is imported where it is used: the processes that plan do none
 # of it, and are started anew for every query.
@@ -74,9 +82,10 @@ log = logging.getLogger("forebay.kafka")
 WORTH_A_WORD_S = 0.4
 
 COORDINATOR_S = 10.0  # how long a commit waits for a group's coordinator
+STARTED_S = 3.0  # how long somebody who asks for the lag waits for one
+ASSIGNMENT_S = 60.0  # how long who waits for the records of a shared group waits for the first assignment
+LOOK_S = 2.0  # how often a commit looks whether somebody else commits to the group
 METADATA_AGE_S = 1.0  # how long a list of topics and partitions is good: new ones show within it
-# How long to wait before looking again: the longer there was nothing, the longer, as long as that adds little to it.
-STEP_S, LONGEST_STEP_S, STEP_SHARE = 0.02, 0.4, 0.02
 
 # Two sources that agree in these begin at the same offsets. Topics are known by their ids besides.
 BEGINNING = (
@@ -95,20 +104,36 @@ class KafkaSource(SourceConnector):
         self._cluster = Cluster(self.options)
         self._topics: dict[str, Topic] = {}
         self._topics_at = 0.0
-        self._end: KafkaPosition | None = None
-        self._away = Backoff()
-        self._quiet_since: float | None = None
-        self._look_at = 0.0  # while it is quiet: when to look again, also by the next call
+        self._membership: Membership | None = None  # where its group is shared
+        self._follow_options()
         self._committed: SourceCheckpoint | None = None
         self._floor: dict[TopicPartition, int] | None = (
             None  # the group's offsets, as this instance knows them,
         )
         self._floor_ids: Mapping[str, str] = {}  # of these topics
+        self._looked_at = 0.0  # whether others commit, too
+        self._group_trouble = ""
         self._commits = 0
         self._commit_failures = 0
         self._records = 0
+        self._bytes = 0
         self._errors = 0
         self._opened_at = time.monotonic()
+        self._answered_at: float | None = (
+            None  # when the brokers last answered somebody who asked for the lag
+        )
+
+    def _follow_options(self) -> None:
+        self._oldest = OldestUnread(self.options)
+        self._beginning = Beginning(self.options, self._cluster)
+        self._planner = Planner(self.options, self._cluster, self._current_topics, _say_unreachable)
+        if self.options["group.mode"] == "shared" and self._membership is None:
+            self._membership = Membership(self.options, self._cluster, self._beginning)
+        self._planner.membership = self._membership
+
+    def redefine(self, config: SourceConfig) -> None:
+        super().redefine(config)
+        self._follow_options()
 
     @classmethod
     def info(cls) -> ConnectorInfo:
@@ -173,12 +198,16 @@ class KafkaSource(SourceConnector):
         if not names:
             raise UnknownTopicError(
                 f"no topic on {address(self.options)} matches '{self.options['topic.pattern']}'",
-                remedy="topics there: " + (", ".join(sorted(self._cluster.topics())[:10]) or "none at all"),
+                remedy="topics there: "
+                + (", ".join(sorted(self._cluster.topics())[:10]) or "none at all")
+                + f"; those that {principal(connection_settings(self.options))} may not describe are not listed",
             )
         self._topics = self._cluster.describe(names)
         self._topics_at = time.monotonic()
 
     def close(self) -> None:
+        if self._membership is not None:
+            self._membership.leave()
         self._cluster.close()
         self._state = ConnectorState.STOPPED
 
@@ -232,24 +261,15 @@ class KafkaSource(SourceConnector):
 
     def _initial(self) -> KafkaPosition:
         topics = self._current_topics()
-        return KafkaPosition(self._start(partitions_of(topics)), _ids(topics))
-
-    def _start(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
-        mode = self.options["startup.mode"]
-        if mode == "earliest":
-            return self._cluster.earliest(partitions)
-        if mode == "latest":
-            return self._cluster.latest(partitions)
-        if mode == "timestamp":
-            return self._cluster.at_timestamp(partitions, self.options["startup.timestamp.ms"])
-        given = (
-            self._specific(partitions) if mode == "specific-offsets" else self._cluster.committed(partitions)
-        )
-        self._check_in_range(given, "startup.specific.offsets" if mode == "specific-offsets" else "the group")
-        return given | self._reset([key for key in partitions if key not in given])
+        if self._membership is not None:
+            return KafkaPosition(
+                {}, ids_of(topics)
+            )  # each partition begins where the group is when it is assigned
+        return KafkaPosition(self._beginning.of(partitions_of(topics)), ids_of(topics))
 
     def identity(self) -> str:
-        return json.dumps({key: str(self.options[key]) for key in BEGINNING})
+        more = () if self._membership is None else ("group.mode",)
+        return json.dumps({key: str(self.options[key]) for key in (*BEGINNING, *more)})
 
     def offsets_at(self, timestamp_ms: int | None) -> Offsets:
         topics = self._current_topics()
@@ -259,156 +279,40 @@ class KafkaSource(SourceConnector):
             if timestamp_ms is None
             else self._cluster.at_timestamp(partitions, timestamp_ms)
         )
-        return KafkaPosition(found, _ids(topics)).to_json()
+        return KafkaPosition(found, ids_of(topics)).to_json()
 
     def still_there(self, offsets: Offsets) -> tuple[Offsets, tuple[str, ...]]:
         self._topics_at = 0.0
         position = KafkaPosition.from_json(offsets)
-        self._check_identity(position, self._current_topics())
+        check_identity(position, self._current_topics())
         lows = self._cluster.earliest(list(position.next))
         gone = [Range(*key, at, lows[key]) for key, at in sorted(position.next.items()) if at < lows[key]]
         following = {key: max(at, lows[key]) for key, at in position.next.items()}
         return KafkaPosition(following, position.ids).to_json(), tuple(str(each) for each in gone)
 
-    def _specific(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
-        wanted: Mapping[str, Mapping[str, int]] = self.options["startup.specific.offsets"]
-        topics = {topic for topic, _ in partitions}
-        if "" in wanted and len(topics) != 1:
-            raise OptionValueError(
-                "'startup.specific.offsets' must name the topic of each offset when there are several",
-                option="startup.specific.offsets",
-                remedy='for example {"orders": {"0": 42}}',
-            )
-        found = {
-            (topic or next(iter(topics)), int(number)): offset
-            for topic, numbers in wanted.items()
-            for number, offset in numbers.items()
-        }
-        unknown = [key for key in found if key not in set(partitions)]
-        if unknown:
-            topic, number = unknown[0]
-            raise OptionValueError(
-                f"'startup.specific.offsets' names {topic}-{number}, which is not there",
-                option="startup.specific.offsets",
-            )
-        return found
-
-    def _check_in_range(self, given: dict[TopicPartition, int], origin: str) -> None:
-        low, high = self._cluster.earliest(given), self._cluster.latest(given)
-        for key, offset in given.items():
-            if offset < low[key] and not self.options["fail.on.data.loss"]:
-                log.warning("%s is gone; going on without it", Range(*key, offset, low[key]))
-                given[key] = low[key]
-            elif not low[key] <= offset <= high[key]:
-                missing = (
-                    Range(*key, offset, low[key]) if offset < low[key] else Range(*key, high[key], offset)
-                )
-                raise OffsetOutOfRangeError(
-                    f"{origin} says to start {key[0]}-{key[1]} at {offset}, but the broker has "
-                    f"[{low[key]}, {high[key]}): {missing} is not there"
-                )
-
-    def _reset(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
-        policy = self.options["auto.offset.reset"]
-        if policy == "none" and partitions:
-            listed = ", ".join(f"{topic}-{number}" for topic, number in partitions)
-            raise NoOffsetError(f"group '{self.options['group.id']}' has no offset for {listed}")
-        return self._cluster.latest(partitions) if policy == "latest" else self._cluster.earliest(partitions)
-
     def latest_offsets(
         self, start: Offsets, max_records: int | None, until: Offsets | None = None
     ) -> Offsets:
-        """Looks until there is something, for `poll.timeout.ms` at most."""
-        position = KafkaPosition.from_json(start)
         bound = KafkaPosition.from_json(until) if until else None
-        deadline = time.monotonic() + self.options["poll.timeout.ms"] / 1000
-        while True:
-            if time.monotonic() >= max(self._away.until, self._look_at):
-                try:
-                    end = self._advance(position, max_records, bound)
-                except UnreachableError as error:
-                    _say_unreachable(error, self._away.failed())
-                else:
-                    self._away.over()
-                    if end is not None:
-                        self._quiet_since, self._look_at = None, 0.0
-                        return end.to_json()
-            now = time.monotonic()
-            if self._quiet_since is None:
-                self._quiet_since = now
-            if now >= self._look_at:
-                self._look_at = now + min(LONGEST_STEP_S, max(STEP_S, STEP_SHARE * self.quiet_s))
-            if now >= deadline:
-                return start
-            time.sleep(min(self._look_at, deadline) - now)
-
-    @property
-    def quiet_s(self) -> float:
-        """How long there has been nothing new."""
-        return 0.0 if self._quiet_since is None else time.monotonic() - self._quiet_since
+        position = KafkaPosition.from_json(start)
+        found = self._planner.next(position, max_records, bound)
+        if found is position:
+            return start
+        # A batch that is repeated must refuse the same records as far in the future: the clock is in the offset.
+        clock = {NOW: int(time.time() * 1000)} if self.config.event_time and self.options[MAX_FUTURE] else {}
+        return found.to_json() | clock
 
     def known_end(self) -> Offsets | None:
-        return self._end.to_json() if self._end else None
+        return self._planner.end.to_json() if self._planner.end else None
 
-    def _advance(
-        self, position: KafkaPosition, max_records: int | None, bound: KafkaPosition | None
-    ) -> KafkaPosition | None:
-        """The next position to read to; None while there is nothing new."""
-        topics = self._current_topics()
-        self._check_identity(position, topics)
-        known = [key for key in position.next if key[0] in topics]
-        new = [key for key in partitions_of(topics) if key not in position.next]
-        ends = self._cluster.latest([*known, *new])
-        ids = _ids(topics)
-        self._end = KafkaPosition(ends, ids)
-        if bound is not None:
-            new = [key for key in new if key in bound.next]
-            ends = {
-                key: min(ends[key], max(bound.next.get(key, 0), position.next.get(key, 0))) for key in ends
-            }
-        if not new and all(ends[key] == position.next[key] for key in known):
-            return None
-        lows = self._cluster.earliest([*known, *new])
-        first = {key: lows[key] for key in new}
-        for key in known:
-            self._check_still_there(key, position.next[key], lows[key], ends[key], first)
-        begins = {key: max(position.next.get(key, 0), first.get(key, 0)) for key in [*known, *new]}
-        available = [Range(*key, begins[key], ends[key]) for key in sorted(begins) if ends[key] > begins[key]]
-        reach = {(r.topic, r.partition): r.end for r in allocate(available, max_records)}
-        following = dict(position.next) | begins | reach
-        return KafkaPosition(following, ids, first)
+    def silence(self) -> Mapping[tuple[str, int], float | None]:
+        return self._planner.silence.silence()
 
-    def _check_still_there(
-        self, key: TopicPartition, at: int, low: int, end: int, first: dict[TopicPartition, int]
-    ) -> None:
-        if at < low:
-            lost = Range(*key, at, low)
-            if self.options["fail.on.data.loss"]:
-                raise OffsetOutOfRangeError(f"{len(lost)} records are gone before they were read: {lost}")
-            first[key] = low
-        elif at > end:
-            raise OffsetOutOfRangeError(
-                f"{key[0]}-{key[1]} ends at {end}, but it was read up to {at}: {Range(*key, end, at)} is gone "
-                "from the log (truncated, or replaced by another log)"
-            )
+    def stand_still(self) -> None:
+        self._planner.silence.stand_still()
 
-    def _check_identity(self, position: KafkaPosition, topics: Mapping[str, Topic]) -> None:
-        for name, old in position.ids.items():
-            read = ", ".join(
-                f"{name}-{number} [0, {offset})" for (topic, number), offset in sorted(position.next.items())
-                if topic == name
-            )  # fmt: skip
-            if name not in topics:
-                raise UnknownTopicError(f"topic '{name}' is gone; of it {read} was read or planned")
-            if old and topics[name].id != old:
-                raise TopicRecreatedError(
-                    f"topic '{name}' was deleted and created again (id {old} is now {topics[name].id}); "
-                    f"read or planned of the old one: {read}"
-                )
-            if any(number >= topics[name].partitions for topic, number in position.next if topic == name):
-                raise TopicRecreatedError(
-                    f"topic '{name}' has fewer partitions than were read or planned: {read}"
-                )
+    def hold_back(self, partitions: Collection[tuple[str, int]]) -> None:
+        self._planner.held_back = partitions
 
     def _current_topics(self) -> dict[str, Topic]:
         if not self._topics or time.monotonic() - self._topics_at > METADATA_AGE_S:
@@ -419,7 +323,11 @@ class KafkaSource(SourceConnector):
     def end_offsets(self) -> Offsets:
         self._topics_at = 0.0
         topics = self._current_topics()
-        return KafkaPosition(self._cluster.latest(partitions_of(topics)), _ids(topics)).to_json()
+        found = KafkaPosition(self._cluster.latest(partitions_of(topics)), ids_of(topics)).to_json()
+        if self._membership is None:
+            return found
+        self._membership.await_assignment(ASSIGNMENT_S)
+        return self._membership.narrowed(found)
 
     def reached(self, position: Offsets, target: Offsets) -> bool:
         here, there = KafkaPosition.from_json(position), KafkaPosition.from_json(target)
@@ -429,8 +337,11 @@ class KafkaSource(SourceConnector):
 
     def count(self, start: Offsets, end: Offsets) -> int:
         return sum(
-            len(r) for r in ranges_between(KafkaPosition.from_json(start), KafkaPosition.from_json(end))
+            len(r) for r in self._between(KafkaPosition.from_json(start), KafkaPosition.from_json(end))
         )
+
+    def _between(self, start: KafkaPosition, end: KafkaPosition) -> list[Range]:
+        return ranges_between(start, end, self._membership.elsewhere() if self._membership else None)
 
     def lost(self, start: Offsets, end: Offsets) -> tuple[tuple[str, int, int, int], ...]:
         gone = lost_between(KafkaPosition.from_json(start), KafkaPosition.from_json(end))
@@ -444,31 +355,34 @@ class KafkaSource(SourceConnector):
             # Whoever has just planned it has looked less than a second ago, and does not ask again.
             timeout_s = self.options["connect.timeout.ms"] / 1000
             topics = with_backoff(self._current_topics, timeout_s=timeout_s, notify=_say_unreachable)
-            self._check_identity(KafkaPosition.from_json(end), topics)
+            check_identity(KafkaPosition.from_json(end), topics)
         return splits
 
     def splits(self, start: Offsets, end: Offsets, parallelism: int) -> Sequence[Split]:
         here, there = KafkaPosition.from_json(start), KafkaPosition.from_json(end)
         behind = [key for key, offset in here.next.items() if there.next.get(key, offset) < offset]
-        if behind:
+        if behind and self._membership is None:
             # A first batch that is repeated, but would start past the end it was planned with.
             missing = ", ".join(f"{Range(*key, there.next[key], here.next[key])}" for key in behind)
             raise OffsetOutOfRangeError(f"this batch starts after its own end; {missing} would be left out")
-        return [split.of(there.ids) for split in plan_splits(ranges_between(here, there), parallelism)]
+        latest = latest_of(self.config, self.options, end, int(time.time() * 1000))
+        return [split.of(there.ids, latest) for split in plan_splits(self._between(here, there), parallelism)]
 
     def read_batch(self, split: Split) -> Iterator[SourceBatch]:
         assert isinstance(split, KafkaSplit)
+        from forebay.kafka.reading import read
         from forebay.kafka.rows import RowDecoder
 
-        rows = RowDecoder(self.config.schema, self.options)
+        rows = RowDecoder(self.config.schema, self.options, split.latest)
         lost: list[RejectedRecord] = []
         tolerate = (
             None if self.options["fail.on.data.loss"] else (lambda gone: lost.append(_as_rejected(gone)))
         )
         ranges = [item for item in split.ranges if len(item)]
         try:
-            for batch in _read(ranges, rows, self.options, tolerate, self.wanted):
+            for batch in read(ranges, rows, self.options, tolerate, self.wanted):
                 self._records += batch.records.num_rows
+                self._bytes += batch.bytes
                 self._errors += len(batch.rejected) + sum(batch.counted.values())
                 yield batch
         except (NewFieldsError, SchemaChangedError) as error:
@@ -476,21 +390,73 @@ class KafkaSource(SourceConnector):
         if lost:
             yield SourceBatch(rows.empty(), lost)
 
+    @classmethod
+    def with_places(cls, config: SourceConfig) -> tuple[SourceConfig, RowPlaces] | None:
+        if config.options.get("include.metadata", "").strip().lower() == "true":
+            return config, RowPlaces("_partition", "_offset")
+        hidden = {f"include.{what}.as": f"_forebay_{what}" for what in ("partition", "offset")}
+        options = hidden | dict(config.options)
+        return replace(config, options=options), RowPlaces(*(options[key] for key in hidden))
+
+    def raw_records(
+        self, topic: str, places: Mapping[int, Collection[int]]
+    ) -> Iterator[tuple[int, int, RawRecord]]:
+        from forebay.kafka.reader import read_ranges
+        from forebay.kafka.rows import raw_record
+
+        settings = consumer_settings(self.options)
+        for partition, offsets in places.items():
+            # To read what lies between them, too, costs less than to look for each.
+            span = Range(topic, partition, min(offsets), max(offsets) + 1)
+            chunk = self.options["max.poll.records"]
+            for messages in read_ranges([span], self.options, settings, chunk=chunk):
+                yield from (
+                    (partition, message.offset(), raw_record(message))
+                    for message in messages
+                    if message.offset() in offsets
+                )
+
     # -- the group -----------------------------------------------------------------------------------
 
     def commit_offsets(self, checkpoint: SourceCheckpoint) -> None:
         try:
             wanted = KafkaPosition.from_json(checkpoint.offsets)
+            if self._membership is not None:
+                self._committed_now(checkpoint, KafkaPosition(self._membership.commit(wanted), wanted.ids))
+                return
             if self._floor is None or self._floor_ids != wanted.ids:
                 self._floor, self._floor_ids = self._committed_before(list(wanted.next)), wanted.ids
+            elif time.monotonic() - self._looked_at > LOOK_S:
+                self._look_for_others(list(wanted.next))
             # A view that was created later reads what the group has behind it. The group does not go back for it.
             reached = {key: max(at, self._floor.get(key, 0)) for key, at in wanted.next.items()}
             self._cluster.commit(reached)
             self._floor |= reached
-        except CommitError:
+        except CommitError as error:
             self._commit_failures += 1
+            if error.details.get("not_a_member"):
+                raise refused(self._cluster, self.options["group.id"], error) from None
             raise
-        self._committed = replace(checkpoint, offsets=KafkaPosition(reached, wanted.ids).to_json())
+        self._committed_now(checkpoint, KafkaPosition(reached, wanted.ids))
+
+    def _look_for_others(self, partitions: Sequence[TopicPartition]) -> None:
+        """Whether the group stands where this source has left it: nothing keeps another one from committing, too."""
+        self._looked_at = time.monotonic()
+        try:
+            trouble = moved_by_others(
+                self.options["group.id"], self._floor or {}, self._cluster.committed(partitions)
+            )
+        except ForebayError:
+            return  # the commit says what is wrong
+        if trouble and trouble != self._group_trouble:
+            log.warning("source '%s': %s", self.config.name, trouble)
+        self._group_trouble = trouble
+
+    def group_trouble(self) -> str:
+        return self._group_trouble
+
+    def _committed_now(self, checkpoint: SourceCheckpoint, reached: KafkaPosition) -> None:
+        self._committed = replace(checkpoint, offsets=reached.to_json())
         self._commits += 1
 
     def _committed_before(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
@@ -502,11 +468,34 @@ class KafkaSource(SourceConnector):
         except UnreachableError as error:
             raise CommitError(error.message) from None
 
+    @property
+    def share(self) -> GroupShare | None:
+        return self._membership
+
+    def others_in_group(self) -> str:
+        return "" if self._membership is not None else members(self._cluster, self.options["group.id"])
+
     def current_offsets(self) -> SourceCheckpoint | None:
         return self._committed
 
     def lag(self) -> list[PartitionLag]:
-        return lag_of(self._cluster, self._current_topics())
+        # A broker that has just started answers some requests before it answers all.
+        return self._oldest.aged(with_backoff(self._lag, timeout_s=STARTED_S), fresh=True)
+
+    def _lag(self) -> list[PartitionLag]:
+        found = lag_of(self._cluster, self._current_topics())
+        self._answered_at = time.monotonic()
+        return found
+
+    def unread(self, position: Offsets) -> int:
+        if self._membership is None:
+            return super().unread(position)
+        ours = KafkaPosition.from_json(self._membership.narrowed(self.end_offsets()))
+        return behind_group(self._cluster, ours.next)
+
+    @property
+    def stall_s(self) -> float:
+        return float(self.options["stall.timeout.ms"]) / 1000
 
     def health_check(self) -> HealthStatus:
         details = {
@@ -515,30 +504,27 @@ class KafkaSource(SourceConnector):
             "state": str(self._state),
         }
         try:
-            lags = self.lag()
-            brokers = self._cluster.brokers()
+            lags, brokers = self._lag(), self._cluster.brokers()
         except ForebayError as error:
-            return HealthStatus(False, error.message, details)
-        total = sum(item.lag for item in lags)
-        details |= {"brokers": str(brokers), "total_lag": str(total)}
-        details |= {f"lag.{item.topic}.{item.partition}": str(item.lag) for item in lags}
-        return HealthStatus(True, f"Connected to {brokers} broker(s), lag: {total}", details, tuple(lags))
+            return HealthStatus(False, error.message, details, last_success=self._answered_ago())
+        return connected(details, brokers, self._oldest.aged(lags), self._answered_ago())
+
+    def _answered_ago(self) -> float | None:
+        return None if self._answered_at is None else round(time.monotonic() - self._answered_at, 3)
 
     def metrics(self) -> ConnectorMetrics:
         seconds = max(time.monotonic() - self._opened_at, 1e-9)
         return ConnectorMetrics(
             records_total=self._records,
+            bytes_total=self._bytes,
             errors_total=self._errors,
             records_per_sec=self._records / seconds,
             custom={
                 "commits_total": float(self._commits),
                 "commit_failures_total": float(self._commit_failures),
+                **({} if self._membership is None else self._membership.metrics()),
             },
         )
-
-
-def _ids(topics: Mapping[str, Topic]) -> dict[str, str]:
-    return {topic.name: topic.id for topic in topics.values()}
 
 
 def _shipped(options: dict[str, str], prefix: str, form: str | None, registered: bool) -> dict[str, str]:
@@ -555,38 +541,6 @@ def _shipped(options: dict[str, str], prefix: str, form: str | None, registered:
         return options
     rest = {key: text for key, text in options.items() if not key.startswith(prefix)}
     return rest | {prefix + name: text for name, text in found.items()}
-
-
-OnLost = Callable[[Range], None] | None
-
-
-def _read(
-    ranges: Sequence[Range], rows: RowDecoder, options: Options, on_lost: OnLost, wanted: Wanted
-) -> Iterator[SourceBatch]:
-    from forebay.kafka.native_reader import NativeReader, NotSpokenError
-
-    reader = NativeReader.open(ranges, rows, options, on_lost, wanted)
-    if reader is None:
-        yield from _read_plain(ranges, rows, options, on_lost, wanted)
-        return
-    try:
-        yield from reader.batches()
-    except NotSpokenError:
-        rest = reader.rest
-    else:
-        return
-    yield from _read_plain(rest, rows, options, on_lost, wanted)
-
-
-def _read_plain(
-    ranges: Sequence[Range], rows: RowDecoder, options: Options, on_lost: OnLost, wanted: Wanted
-) -> Iterator[SourceBatch]:
-    from forebay.kafka.reader import RangeReader
-
-    with CACHE.borrow(consumer_settings(options)) as consumer:
-        reader = RangeReader(consumer, ranges, options, on_lost)
-        for messages in reader.chunks(options["max.poll.records"]):
-            yield from rows.decode(messages, whole=wanted.whole)
 
 
 def _as_rejected(lost: Range) -> RejectedRecord:

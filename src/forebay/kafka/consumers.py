@@ -18,8 +18,10 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message
 
 from forebay import threads
 from forebay.kafka.partitions import PartitionOffset
-from forebay.kafka.settings import CLIENT_LOG, REFUSALS
+from forebay.kafka.settings import CLIENT_LOG, is_refusal
 
+HEARD_S = 1.0  # by then a broker has said that a group is not for us
+LEAVE_POLL_S = 0.02
 IDLE_CLOSE_S = 30.0  # below the minute after which Spark itself ends an idle Python worker
 
 
@@ -29,6 +31,32 @@ def fetch(consumer: Consumer, most: int, wait_s: float) -> list[Message]:
     if not found and (message := consumer.poll(wait_s)) is not None:
         found = [message, *(consumer.consume(most - 1, 0) if most > 1 else ())]
     return found
+
+
+def committed_offsets(
+    consumer: Consumer, partitions: Sequence[PartitionOffset], timeout_s: float
+) -> list[PartitionOffset]:
+    """A group's offsets. KafkaException where they cannot be had; of a consumer that never joins its group.
+
+    Who may not use the group learns that only from an event of the consumer; the question itself goes unanswered.
+    """
+    while consumer.poll(0) is not None:
+        pass  # what was said before is about another time
+    began = time.monotonic()
+    for wait_s in (min(HEARD_S, timeout_s), timeout_s):
+        try:
+            found: list[PartitionOffset] = consumer.committed(
+                list(partitions), timeout=max(0.1, wait_s - (time.monotonic() - began))
+            )
+            return found
+        except KafkaException as error:
+            unanswered = error.args[0]
+            if unanswered.code() not in (KafkaError._TIMED_OUT, KafkaError._WAIT_COORD):
+                raise
+        while (event := consumer.poll(0)) is not None:
+            if event.error() is not None and event.error().code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
+                raise KafkaException(event.error())
+    raise KafkaException(unanswered)
 
 
 def commit_offsets(consumer: Consumer, offsets: Sequence[PartitionOffset]) -> tuple[str, KafkaError] | None:
@@ -43,6 +71,22 @@ def commit_offsets(consumer: Consumer, offsets: Sequence[PartitionOffset]) -> tu
     return None if failed is None else (f"{failed.topic}-{failed.partition}", failed.error)
 
 
+def leave_group(consumer: Consumer, patience_s: float, *, static: bool = False) -> None:
+    """Out of the group and closed, and so that the group hears of it: it would wait for this member until its session is over.
+
+    Closing alone is not enough. While the group divides its partitions, the broker holds the request to join and reads
+    nothing behind it; and of a cooperative member that has no partitions, the library tells nobody. A static member stays.
+    """
+    try:
+        if not static:
+            until = time.monotonic() + patience_s
+            consumer.unsubscribe()
+            while consumer.memberid() and time.monotonic() < until:
+                consumer.poll(LEAVE_POLL_S)
+    finally:
+        consumer.close()
+
+
 class TaskConsumer(Consumer):  # type: ignore[misc]
     """Keeps the library's word that a connection was refused: to a reader that is silence, and no event."""
 
@@ -51,7 +95,7 @@ class TaskConsumer(Consumer):  # type: ignore[misc]
         super().__init__({**settings, "error_cb": self._on_error}, logger=CLIENT_LOG)
 
     def _on_error(self, error: KafkaError) -> None:
-        if error.code() in REFUSALS:
+        if is_refusal(error):
             self.refusal = error
 
 

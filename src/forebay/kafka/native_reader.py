@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from confluent_kafka import KafkaError
 
-from forebay.connectors.contract import RawRecord, RejectedRecord, SourceBatch, Wanted
+from forebay.connectors.contract import RawRecord, RejectedRecord, Segment, SourceBatch, TracedRecord, Wanted
 from forebay.errors import ConnectorError, OffsetOutOfRangeError, UnexpectedError
+from forebay.kafka.missing_acls import READ, on_topics
 from forebay.kafka.offsets import Range, judge
 from forebay.kafka.reader import GONE, LOOK_S, STALL_S, stalled
 from forebay.kafka.rows import RowDecoder
@@ -60,11 +61,14 @@ class NativeReader:
         self._rows = rows
         self._options = options
         self._on_lost = on_lost
+        self._before: dict[int, int] = {}  # where it stood before the last batch
         self._keep()
         for item in ranges:
             reader.add(item.topic, item.partition, item.start, item.end)
         if wanted.letters is not None:
             reader.letters(wanted.letters)
+        if wanted.traces and hasattr(reader, "trace"):
+            reader.trace(wanted.traces)
 
     @staticmethod
     def open(
@@ -102,6 +106,7 @@ class NativeReader:
         position = self._reader.open
         while not self._reader.done:
             self._keep()
+            self._before = self._reader.open
             part = self._part()
             if part.batch is not None or part.skipped or part.rejected or part.counted:
                 yield self._batch(part)
@@ -147,7 +152,30 @@ class NativeReader:
             {self._place(index): count for index, count in part.good.items()},
             None if self._wanted.letters is None else self._wanted.letters.staged,
             part.case_mismatches,
+            getattr(part, "bytes", 0),  # a wheel of the version before does not count them
+            self._segments(part, records.num_rows),
+            self._traced(part),
         )
+
+    def _traced(self, part: Part) -> list[TracedRecord]:
+        # A wheel of the version before knows of no traces.
+        found: Sequence[tuple[int, int, str, str | None]] = getattr(part, "traced", ())
+        return [
+            TracedRecord(*self._place(index), offset, parent, kind or "")
+            for index, offset, parent, kind in found
+        ]
+
+    def _segments(self, part: Part, rows: int) -> list[Segment]:
+        """Ranges are read one after another. Records without a row may be of any range: what may be theirs is left out."""
+        if rows != part.taken:
+            return []
+        found, before = [], 0
+        for index, count in sorted(part.good.items()):
+            end = before + count - part.skipped
+            if end > before:
+                found.append(Segment(self._place(index), before, end))
+            before += count
+        return found
 
     def _rejected(self, bad: Rejected) -> RejectedRecord:
         raw = bad.record and RawRecord(
@@ -159,6 +187,16 @@ class NativeReader:
 
     def _place(self, index: int) -> tuple[str, int]:
         return self._ranges[index].topic, self._ranges[index].partition
+
+    @property
+    def last(self) -> list[Range]:
+        """What the last batch was read of."""
+        here = self._reader.open
+        found = [
+            Range(*self._place(index), start, here.get(index, self._ranges[index].end))
+            for index, start in self._before.items()
+        ]
+        return [item for item in found if len(item) > 0]
 
     @property
     def rest(self) -> list[Range]:
@@ -184,7 +222,8 @@ class NativeReader:
         if error.code in _FOR_LIBRDKAFKA:
             _say_once(error.message)
             return NotSpokenError(error.message)
-        return translate(from_native(error), self._options, f"reading {rest.topic}-{rest.partition}")
+        doing = f"reading {rest.topic}-{rest.partition}"
+        return translate(from_native(error), self._options, doing, *on_topics(READ, [rest.topic]))
 
     def _look_for_the_rest(self) -> None:
         """After a silence: is the topic gone, or was the log cut short of what was planned?"""

@@ -6,19 +6,26 @@ Pure functions over frozen values. In Spark's offset log a position reads
 
 where `first` says where a partition really begins if that is not where the position before it ended:
 it is new, or records before `first` are gone and the source is configured to go on without them.
+
+Of a source that shares its group, `"elsewhere": {"1": [50, 80]}` are offsets that another process has read: they are
+no loss, and not read here. `"assigned": 7` is the number of the assignment that the batch was planned with.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
 from forebay.connectors.contract import Offsets, Split
+from forebay.connectors.event_time import LatestTime
 from forebay.kafka.partitions import TopicPartition
 
 SMALL_BATCH = 50_000  # up to here one task beats several: a task costs about 100 ms, a record 1 to 10 µs
 MIN_PIECE = 100_000  # a partition is cut further only into pieces at least this large
+
+Span = tuple[int, int]
+"""Offsets of a partition: the first, and the one after the last."""
 
 
 @dataclass(frozen=True)
@@ -28,6 +35,8 @@ class KafkaPosition:
     next: Mapping[TopicPartition, int]
     ids: Mapping[str, str] = field(default_factory=dict)
     first: Mapping[TopicPartition, int] = field(default_factory=dict)
+    elsewhere: Mapping[TopicPartition, Span] = field(default_factory=dict)
+    assigned: int | None = None
 
     def to_json(self) -> Offsets:
         """Sorted, so that equal positions are equal texts: that is how Spark compares them."""
@@ -37,18 +46,26 @@ class KafkaPosition:
             entry["partitions"][str(number)] = self.next[topic, number]  # type: ignore[index]
             if (topic, number) in self.first:
                 entry.setdefault("first", {})[str(number)] = self.first[topic, number]  # type: ignore[index]
-        return {"topics": topics}
+            if (topic, number) in self.elsewhere:
+                entry.setdefault("elsewhere", {})[str(number)] = list(self.elsewhere[topic, number])  # type: ignore[index]
+        assigned = {} if self.assigned is None else {"assigned": self.assigned}
+        return {**assigned, "topics": topics}
 
     @staticmethod
     def from_json(offsets: Offsets) -> KafkaPosition:
         following: dict[TopicPartition, int] = {}
         first: dict[TopicPartition, int] = {}
+        elsewhere: dict[TopicPartition, Span] = {}
         ids: dict[str, str] = {}
         for topic, entry in offsets["topics"].items():
             ids[topic] = entry["id"]
             following.update(((topic, int(number)), offset) for number, offset in entry["partitions"].items())
             first.update(((topic, int(number)), offset) for number, offset in entry.get("first", {}).items())
-        return KafkaPosition(following, ids, first)
+            elsewhere.update(
+                ((topic, int(number)), (span[0], span[1]))
+                for number, span in entry.get("elsewhere", {}).items()
+            )
+        return KafkaPosition(following, ids, first, elsewhere, offsets.get("assigned"))
 
 
 @dataclass(frozen=True)
@@ -73,36 +90,59 @@ class KafkaSplit(Split):
 
     ranges: tuple[Range, ...] = ()
     ids: tuple[tuple[str, str], ...] = ()  # of its topics
+    latest: LatestTime | None = field(default=None, repr=False)  # event times beyond are refused
 
     def topic_ids(self) -> Mapping[str, str]:
         return dict(self.ids)
 
-    def of(self, ids: Mapping[str, str]) -> KafkaSplit:
-        """The same, with the ids of its topics."""
+    def of(self, ids: Mapping[str, str], latest: LatestTime | None = None) -> KafkaSplit:
+        """The same, with the ids of its topics and the latest event time that is taken."""
         topics = sorted({item.topic for item in self.ranges})
-        return KafkaSplit(self.ranges, tuple((topic, ids[topic]) for topic in topics if ids.get(topic)))
+        known = tuple((topic, ids[topic]) for topic in topics if ids.get(topic))
+        return KafkaSplit(self.ranges, known, latest)
 
     def spans(self) -> Sequence[tuple[str, int, int, int]]:
         return [(item.topic, item.partition, item.start, item.end) for item in self.ranges]
 
 
-def ranges_between(start: KafkaPosition, end: KafkaPosition) -> list[Range]:
-    """What lies between two positions and can be read."""
+def ranges_between(
+    start: KafkaPosition, end: KafkaPosition, elsewhere: Mapping[TopicPartition, Sequence[Span]] | None = None
+) -> list[Range]:
+    """What lies between two positions and can be read. `elsewhere` are offsets that other processes have read."""
     found = []
     for key in sorted(end.next):
         begin = max(start.next.get(key, 0), end.first.get(key, 0))
         if end.next[key] > begin:
-            found.append(Range(*key, begin, end.next[key]))
+            spans = list((elsewhere or {}).get(key, ()))
+            if key in end.elsewhere:
+                spans.append(end.elsewhere[key])
+            found += without(Range(*key, begin, end.next[key]), spans)
     return found
+
+
+def without(item: Range, spans: Iterable[Span]) -> list[Range]:
+    """What is left of a range, in order."""
+    left, begin = [], item.start
+    for first, end in sorted(spans):
+        if first > begin:
+            left.append(Range(item.topic, item.partition, begin, min(first, item.end)))
+        begin = max(begin, end)
+        if begin >= item.end:
+            break
+    left.append(Range(item.topic, item.partition, begin, item.end))
+    return [each for each in left if each.end > each.start]
 
 
 def lost_between(start: KafkaPosition, end: KafkaPosition) -> list[Range]:
     """What lies between two positions but was gone before it could be read."""
-    return [
-        Range(*key, start.next[key], end.first[key])
-        for key in sorted(end.first)
-        if key in start.next and end.first[key] > start.next[key]
-    ]
+    found = []
+    for key in sorted(end.first):
+        if key in start.next or end.assigned is not None:  # else it is new, and begins there
+            _, done = end.elsewhere.get(key, (0, 0))
+            begin = max(start.next.get(key, 0), done)
+            if end.first[key] > begin:
+                found.append(Range(*key, begin, end.first[key]))
+    return found
 
 
 def judge(rest: Range, low: int, high: int) -> tuple[Range | None, int | None]:

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from forebay.errors import MissingOptionError, OptionConflictError, OptionValueError
+from forebay.kafka.flow_options import BACKPRESSURE, GROUP, HEALTH, WATERMARKS
 from forebay.kafka.other_clients import written_here
 from forebay.options import (
     ANY_TEXT,
@@ -23,7 +24,6 @@ from forebay.options import (
     OptionTable,
     PassThrough,
     choice,
-    fraction,
     integer,
     size,
 )
@@ -98,6 +98,15 @@ def _high_above_low(values: Mapping[str, Any]) -> None:
             "'backpressure.high.watermark' must be > 'backpressure.low.watermark'",
             option="backpressure.high.watermark",
             remedy="for example 0.8 and 0.5",
+        )
+
+
+def _delay_for_a_least(values: Mapping[str, Any]) -> None:
+    if values["min.records.per.batch"] is not None and not values["max.delay.ms"]:
+        raise MissingOptionError(
+            "'min.records.per.batch' needs 'max.delay.ms': how long a batch may wait for so many records",
+            option="min.records.per.batch",
+            remedy="for example 'max.delay.ms' = '500'",
         )
 
 
@@ -347,6 +356,14 @@ KAFKA = OptionTable(
             "include.metadata", BOOLEAN, "add the columns _partition, _offset, _timestamp", "false", "true"
         ),
         Option("include.headers", BOOLEAN, "add the column _headers MAP<STRING, BINARY>", "false", "true"),
+        Option(
+            "mask",
+            WORDS,
+            "columns, fields and headers whose values are not shown, by name, glob or path: in the dashboard, in commands, "
+            "logs, messages and exports of dead letters they are •••, and nobody can search for them. Tables and letters "
+            "themselves keep the values",
+            example="email, card*, customer.phone",
+        ),
         *(
             Option(f"include.{what}.as", TEXT, f"add {text} as a column of this name", example=example)
             for what, text, example in INCLUDES
@@ -357,39 +374,10 @@ KAFKA = OptionTable(
             "the column that carries event time, when no WATERMARK clause names one",
             example="ts",
         ),
-        Option("watermark.max.out.of.orderness.ms", integer(0), "how late a record may be", "5000", "3000"),
-        Option(
-            "watermark.idle.timeout.ms",
-            integer(1),
-            "after this silence a partition no longer holds the watermark back",
-            "30000",
-            "60000",
-            acts=False,
-        ),
-        Option(
-            "backpressure.high.watermark",
-            fraction(),
-            "the fill at which reading slows down",
-            "0.8",
-            "0.9",
-            acts=False,
-        ),
-        Option(
-            "backpressure.low.watermark",
-            fraction(),
-            "the fill at which reading speeds up again",
-            "0.5",
-            "0.6",
-            acts=False,
-        ),
-        Option(
-            "partition.assignment.strategy",
-            choice("range", "roundrobin", "cooperative-sticky"),
-            "the group's assignment strategy",
-            "cooperative-sticky",
-            "range",
-            acts=False,
-        ),
+        *WATERMARKS,
+        *BACKPRESSURE,
+        *GROUP,
+        *HEALTH,
         Option(
             "fail.on.data.loss",
             BOOLEAN,
@@ -515,7 +503,7 @@ KAFKA = OptionTable(
     ),
     one_of=(("topic", "topics", "topic.pattern"),),
     pass_through=PASS_THROUGH,
-    rules=(_high_above_low, _startup_complete, _key_complete, _evolution_complete),
+    rules=(_high_above_low, _delay_for_a_least, _startup_complete, _key_complete, _evolution_complete),
     elsewhere=written_here,
 )
 
@@ -524,4 +512,4 @@ def shared(name: str, **changes: Any) -> Option:
     """An option that another table has, too, with the same name and values; `changes` are what differs there."""
     option = KAFKA.get(name)
     assert option is not None
-    return replace(option, acts=True, **changes)
+    return replace(option, **changes)

@@ -12,7 +12,8 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from forebay.kafka.callbacks import called_back
 from forebay.kafka.causes import Heard
-from forebay.kafka.settings import CLIENT_LOG, REFUSALS
+from forebay.kafka.missing_acls import KINDS
+from forebay.kafka.settings import CLIENT_LOG, is_refusal
 
 ROOM_S = 0.1  # one look whether the queue has room again
 Delivered = Callable[[KafkaError | None, Message], None]
@@ -61,6 +62,15 @@ class KafkaProducer(Producer):  # type: ignore[misc]
             return False
         return True
 
+    def hear(self, wait_s: float) -> None:
+        """Hear what became of records. One that has failed for good keeps that as its refusal, if it is one."""
+        try:
+            self.poll(wait_s)
+        except KafkaException as failed:
+            if not self._refuses(failed.args[0]):
+                raise
+            self.refusal = self.refusal or failed.args[0]
+
     def put(self, record: OutgoingRecord, delivered: Delivered) -> None:
         """Put a record into the library's queue. Blocks while there is no room in it."""
         while not self.offer(record, delivered):
@@ -80,6 +90,11 @@ class KafkaProducer(Producer):  # type: ignore[misc]
                     raise
 
     def _on_error(self, error: KafkaError) -> None:
-        if error.code() in REFUSALS:
+        if self._refuses(error):
             self.refusal = self.refusal or error
         self.heard.note(error.str())
+
+    @staticmethod
+    def _refuses(error: KafkaError) -> bool:
+        """Who may not write at all learns that from an error of the client: to records that wait, that is silence."""
+        return is_refusal(error) or error.code() in KINDS

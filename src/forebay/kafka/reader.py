@@ -16,6 +16,7 @@ from confluent_kafka import KafkaError, KafkaException, Message
 from forebay.backoff import Backoff
 from forebay.errors import OffsetOutOfRangeError, ReadStalledError
 from forebay.kafka.consumers import CACHE, TaskConsumer, fetch
+from forebay.kafka.missing_acls import READ, on_topics
 from forebay.kafka.offsets import Range, judge
 from forebay.kafka.partitions import PartitionOffset, TopicPartition
 from forebay.kafka.settings import TRANSIENT, address, named, translate
@@ -27,9 +28,11 @@ GRACE_S = 3.0  # how long an error that is not known to pass may go on: another 
 LONGEST_WAIT_S = 1.0
 POLL_S = 0.2
 GONE = (KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._AUTO_OFFSET_RESET)
+NO_GROUP = KafkaError.GROUP_AUTHORIZATION_FAILED
+"""No matter to who is assigned what it reads: the library looks for the group's coordinator all the same."""
+
 FATAL = (
     KafkaError.TOPIC_AUTHORIZATION_FAILED,
-    KafkaError.GROUP_AUTHORIZATION_FAILED,
     KafkaError.SASL_AUTHENTICATION_FAILED,
     KafkaError._AUTHENTICATION,
     KafkaError._SSL,
@@ -127,7 +130,7 @@ class RangeReader:
             except KafkaException:
                 continue  # the broker is away: that is waited for
             if error is not None and error.code() in FATAL:
-                raise translate(error, self._options, f"reading {topic}")
+                raise translate(error, self._options, f"reading {topic}", *on_topics(READ, [topic]))
         self._looked = time.monotonic()
 
     def _accept(self, message: Message) -> bool:
@@ -175,8 +178,8 @@ class RangeReader:
                 self._trouble = named(error)
                 self._gone(key)
         elif error.code() in FATAL:
-            raise translate(error, self._options, f"reading {key[0]}-{key[1]}")
-        else:
+            raise translate(error, self._options, f"reading {key[0]}-{key[1]}", *on_topics(READ, key[:1]))
+        elif error.code() != NO_GROUP:
             self._on_trouble(error, key)
 
     def _on_trouble(self, error: KafkaError, key: TopicPartition) -> None:
@@ -229,6 +232,9 @@ class RangeReader:
             low, high = self._consumer.get_watermark_offsets(PartitionOffset(*key), timeout=10.0)
         except KafkaException as error:
             raise translate(
-                error.args[0], self._options, f"asking for the offsets of {key[0]}-{key[1]}"
+                error.args[0],
+                self._options,
+                f"asking for the offsets of {key[0]}-{key[1]}",
+                *on_topics(READ, key[:1]),
             ) from None
         return low, high

@@ -4,21 +4,27 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 from confluent_kafka import Message
 
-from forebay.connectors.contract import RawRecord, RejectedRecord, SourceBatch
+from forebay import column_types as types
+from forebay.connectors.contract import RawRecord, RejectedRecord, Segment, SourceBatch
+from forebay.connectors.event_time import LatestTime, beyond, micros
 from forebay.errors import UnsupportedSqlError
 from forebay.formats import FORMATS, BadRecord, Decoded, Decoder, RefusalKind, decoder, key_decoder
 from forebay.formats.arrow_batches import readable
 from forebay.formats.contract import Checked, NativeFormat, NativeLesson, Teacher
 from forebay.formats.registered import REGISTERED, registered_decoder
 from forebay.kafka.columns import CHANGE_LOG, HEADERS, layout
+from forebay.kafka.traced import traced_of
 from forebay.options import Options
 from forebay.registry import Origin, origin
 
+TIMES = (types.TIMESTAMP, types.TIMESTAMP_NTZ, types.DATE)
 MAX_CHUNK_BYTES = 256 << 20  # Arrow's string columns end at 2 GiB; this is far below, and enough
 FORMAT_OPTIONS = ("csv.", "avro.", "protobuf.")
 """How the options begin that are a format's own; the key's have `key.` in front."""
@@ -31,7 +37,8 @@ class RowDecoder:
     is skipped, whatever its key; one whose value is bad is rejected for that, whatever its key.
     """
 
-    def __init__(self, columns: pa.Schema, options: Options) -> None:
+    def __init__(self, columns: pa.Schema, options: Options, latest: LatestTime | None = None) -> None:
+        """Records of an event time beyond `latest` are refused, as those are that do not decode."""
         self._format, self._key_format = options["format"], options["key.format"] or "raw"
         for name in (self._format, self._key_format):
             if name not in FORMATS:
@@ -50,6 +57,7 @@ class RowDecoder:
         self._values = self._value_decoder(origin(options)) if decoded else None
         self._keys = self._key_decoder(origin(options, "key")) if len(self._layout.keys) else None
         self.schema: pa.Schema = readable(self._layout.schema)
+        self._latest = None if latest is None else _named(latest, self.schema)
 
     def _value_decoder(self, schemas: Origin | None) -> Decoder:
         if schemas is not None:
@@ -72,20 +80,29 @@ class RowDecoder:
             if isinstance(made, Checked):
                 made.check()
 
-    def decode(self, messages: Sequence[Message], *, whole: bool = False) -> Iterator[SourceBatch]:
-        """One batch, or several where the payloads are very large; `whole`: rejected records with their bytes."""
+    def decode(
+        self, messages: Sequence[Message], *, whole: bool = False, traced: bool = False
+    ) -> Iterator[SourceBatch]:
+        """One batch, or several where the payloads are very large; `whole`: rejected records with their bytes.
+
+        `traced`: records that carry a trace are named.
+        """
         start, size = 0, 0
         for index, message in enumerate(messages):
             size += len(message.value() or b"")
             if size > MAX_CHUNK_BYTES:
-                yield self._decode(messages[start : index + 1], whole)
+                yield self._decode(messages[start : index + 1], whole, traced)
                 start, size = index + 1, 0
         if start < len(messages):
-            yield self._decode(messages[start:], whole)
+            yield self._decode(messages[start:], whole, traced)
 
     def empty(self) -> pa.RecordBatch:
         """A batch without rows, in the full schema."""
         return self._decode([]).records
+
+    def refuses_times_of(self, rows: pa.RecordBatch) -> bool:
+        """Whether some of these rows are from further in the future than is taken."""
+        return self._latest is not None and beyond(rows, self._latest) is not None
 
     # -- for the native reader ------------------------------------------------------------------------
 
@@ -132,7 +149,7 @@ class RowDecoder:
 
     # -- decoding -------------------------------------------------------------------------------------
 
-    def _decode(self, messages: Sequence[Message], whole: bool = False) -> SourceBatch:
+    def _decode(self, messages: Sequence[Message], whole: bool = False, traced: bool = False) -> SourceBatch:
         values = self._values.decode([m.value() for m in messages]) if self._values else None
         keys = self._decode_keys(messages) if self._keys else None
         bad = {item.index: item for item in values.bad} if values else {}
@@ -150,6 +167,13 @@ class RowDecoder:
         arrays = [taken[part][place] for part, place in self._layout.declared]
         arrays += self._added([messages[index] for index in owners], taken["value"])
         records = pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+        future = self._future(records, owners)
+        if future:
+            bad |= future
+            of_value |= set(future)
+            kept = [place for place, index in enumerate(owners) if index not in future]
+            owners = [owners[place] for place in kept]
+            records = records.take(pa.array(kept, pa.int64()))
         good = Counter((m.topic(), m.partition()) for m in messages)
         if bad:
             good -= Counter((messages[index].topic(), messages[index].partition()) for index in bad)
@@ -160,7 +184,21 @@ class RowDecoder:
             len(owners) - len(messages) + len(bad) + len(skipped),
             good=good,
             case_mismatches=len(_mismatched(values, keys) - bad.keys() - skipped),
+            bytes=sum(len(m.value() or b"") + len(m.key() or b"") for m in messages),
+            segments=list(_segments([messages[index] for index in owners])),
+            traced=traced_of(messages, {index: each.kind for index, each in bad.items()}) if traced else (),
         )
+
+    def _future(self, records: pa.RecordBatch, owners: Sequence[int]) -> dict[int, BadRecord]:
+        """By message: those with a row of a time that is not taken. A record is refused whole, if it has two rows."""
+        if self._latest is None or (mask := beyond(records, self._latest)) is None:
+            return {}
+        column, found = self._latest.column, dict[int, BadRecord]()
+        times = micros(records.column(column)).to_pylist()
+        for place in np.flatnonzero(np.asarray(mask)).tolist():
+            reason = self._latest.reason(times[place])
+            found[owners[place]] = BadRecord(owners[place], RefusalKind.FUTURE_TIMESTAMP, reason, column)
+        return found
 
     def _added(self, messages: Sequence[Message], values: list[pa.Array]) -> Iterator[pa.Array]:
         behind = len(self._layout.values)
@@ -200,6 +238,23 @@ class RowDecoder:
         return Decoded(decoded.batch, good, bad, case_mismatches=mismatched)
 
 
+def _segments(messages: Sequence[Message]) -> Iterator[Segment]:
+    """Runs of rows of one partition, given the message of each row."""
+    start = 0
+    for place, run in groupby((message.topic(), message.partition()) for message in messages):
+        end = start + sum(1 for _ in run)
+        yield Segment(place, start, end)
+        start = end
+
+
+def _named(latest: LatestTime, schema: pa.Schema) -> LatestTime | None:
+    """With the column as the schema spells it; None if it is none that carries a time."""
+    for field in schema:
+        if field.name.lower() == latest.column.lower() and field.type in TIMES:
+            return latest._replace(column=field.name)
+    return None
+
+
 def _mismatched(*parts: Decoded | None) -> set[int]:
     return {index for part in parts if part is not None for index in part.case_mismatches}
 
@@ -233,13 +288,14 @@ def _rejected(
         found.append(
             RejectedRecord(
                 *place, m.offset(), str(why.kind), why.message, why.path, index not in of_value, good[place],
-                _raw(m) if whole else None,
+                raw_record(m) if whole else None,
             )
         )  # fmt: skip
     return found
 
 
-def _raw(message: Message) -> RawRecord:
+def raw_record(message: Message) -> RawRecord:
+    """A message, byte for byte."""
     known, stamp = message.timestamp()
     return RawRecord(stamp if known else None, message.key(), message.value(), message.headers() or ())
 

@@ -12,6 +12,7 @@ from forebay.errors import ForebayError
 from forebay.kafka import causes
 from forebay.kafka.callbacks import called_back
 from forebay.kafka.envelope import Envelope
+from forebay.kafka.missing_acls import WRITE, on_topics
 from forebay.kafka.probe import LIMIT_S
 from forebay.kafka.producer import ROOM_S, KafkaProducer, OutgoingRecord
 from forebay.kafka.settings import address, connection_settings, translate
@@ -27,6 +28,7 @@ class Sender:
 
     def __init__(self, topic: str, options: Options, patience_s: float = PATIENCE_S) -> None:
         self.arrived = 0
+        self.last: tuple[int, int] | None = None  # partition and offset of the last that arrived
         self._topic = topic
         self._options = options
         self._patience_s = patience_s
@@ -62,7 +64,7 @@ class Sender:
             while not self._producer.offer(record, self._heard):
                 self._look(ROOM_S)
         except KafkaException as error:
-            raise translate(error.args[0], self._options, f"writing to '{self._topic}'") from None
+            raise self._refused(error.args[0]) from None
         self._look(0)
 
     def flush(self) -> None:
@@ -73,7 +75,7 @@ class Sender:
         self._raise_if_failed()
 
     def _look(self, wait_s: float) -> None:
-        self._producer.poll(wait_s)
+        self._producer.hear(wait_s)
         self._raise_if_failed()
         still_s = time.monotonic() - self._moved if len(self._producer) else 0.0
         if still_s > 1.0:
@@ -91,11 +93,16 @@ class Sender:
     def _raise_if_failed(self) -> None:
         failed = self._failed or self._producer.refusal
         if failed is not None:
-            raise translate(failed, self._options, f"writing to '{self._topic}'")
+            raise self._refused(failed)
+
+    def _refused(self, error: KafkaError) -> ForebayError:
+        doing = f"writing to '{self._topic}'"
+        return translate(error, self._options, doing, *on_topics(WRITE, [self._topic]))
 
     def _on_delivery(self, error: KafkaError | None, message: Message) -> None:
         self._moved = time.monotonic()
         if error is None:
             self.arrived += 1
+            self.last = message.partition(), message.offset()
         elif error.code() != KafkaError._PURGE_QUEUE:
             self._failed = self._failed or error

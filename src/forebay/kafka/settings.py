@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,9 @@ from forebay.errors import (
     UnknownTopicError,
     UnreachableError,
 )
+from forebay.kafka import missing_acls
 from forebay.kafka.callbacks import called_back
+from forebay.kafka.missing_acls import Acl
 from forebay.options import Options
 
 if TYPE_CHECKING:
@@ -40,14 +43,22 @@ CLIENT_LOG = ClientLog()
 _AUTH_CODES = {
     KafkaError._AUTHENTICATION,
     KafkaError.SASL_AUTHENTICATION_FAILED,
-    KafkaError.TOPIC_AUTHORIZATION_FAILED,
-    KafkaError.GROUP_AUTHORIZATION_FAILED,
-    KafkaError.CLUSTER_AUTHORIZATION_FAILED,
     KafkaError.UNSUPPORTED_SASL_MECHANISM,
     KafkaError.ILLEGAL_SASL_STATE,
 }
 REFUSALS = (KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTICATION_FAILED, KafkaError._SSL)
-"""A connection that is refused and not only away: to whoever waits for records that is silence, and no event."""
+# Who wants a certificate of ours says so after the connection is made: to the library that is a connection that broke.
+_ALERT = re.compile(
+    r"alert (bad certificate|certificate (required|unknown|expired|revoked)|unknown ca|access denied)"
+)
+
+
+def is_refusal(error: KafkaError) -> bool:
+    """A connection that is refused and not only away: to whoever waits for records that is silence, and no event."""
+    return error.code() in REFUSALS or (
+        error.code() == KafkaError._TRANSPORT and _ALERT.search(error.str()) is not None
+    )
+
 
 AWAY = {
     KafkaError._TRANSPORT,
@@ -168,11 +179,19 @@ def from_native(error: BrokerError) -> KafkaError:
     return KafkaError(KafkaError._MSG_TIMED_OUT if error.may_pass else error.code, error.message)
 
 
-def translate(error: KafkaError, options: Options, doing: str) -> ForebayError:
-    """The library's error as one of ours, naming the address and what was going on."""
+def translate(error: KafkaError, options: Options, doing: str, *acls: Acl) -> ForebayError:
+    """The library's error as one of ours, naming the address and what was going on.
+
+    `acls` are what it takes to be allowed that; unless given, to read the topics of the options in their group.
+    """
     where = address(options)
     text = f"{doing}: {named(error)}"
-    if error.code() == KafkaError._SSL:
+    if error.code() in missing_acls.KINDS:
+        settings = connection_settings(options)
+        refused = missing_acls.missing(error, settings, acls or reading(options), doing)
+        assert refused is not None
+        return refused
+    if error.code() not in _AUTH_CODES and is_refusal(error):
         return AuthError(f"no secure connection to {where} while {text}")
     if error.code() in _AUTH_CODES:
         return AuthError(f"{where} refused the credentials while {text}")
@@ -182,6 +201,14 @@ def translate(error: KafkaError, options: Options, doing: str) -> ForebayError:
         KafkaError.UNKNOWN_TOPIC_OR_PART,
         KafkaError._UNKNOWN_TOPIC,
         KafkaError._UNKNOWN_PARTITION,
+        KafkaError.TOPIC_EXCEPTION,  # a name that no topic can have
     ):
         return UnknownTopicError(f"{where}, {text}")
     return ConnectorError(f"Kafka at {where}, {text}")
+
+
+def reading(options: Options, *topics: str) -> list[Acl]:
+    """What it takes to read these topics in the group of the options; unless given, those of the options."""
+    topics = topics or ((options["topic"],) if options.get("topic") else options.get("topics") or ())
+    found = list(missing_acls.on_topics(missing_acls.READ, topics))
+    return [*found, missing_acls.on_group(options["group.id"])] if options.get("group.id") else found

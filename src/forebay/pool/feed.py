@@ -19,9 +19,9 @@ from confluent_kafka import OFFSET_INVALID, Consumer, KafkaError, KafkaException
 
 from forebay.errors import AuthError, ConnectorError, ForebayError, NoOffsetError, UnknownTopicError
 from forebay.kafka.callbacks import called_back
-from forebay.kafka.consumers import fetch
+from forebay.kafka.consumers import fetch, leave_group
 from forebay.kafka.partitions import PartitionOffset, TopicPartition
-from forebay.kafka.settings import address, translate
+from forebay.kafka.settings import address, is_refusal, reading, translate
 from forebay.options import Options
 from forebay.pool.crew import Crew
 from forebay.pool.lease import Lease
@@ -40,7 +40,6 @@ IDLE_POLL_S = 0.1
 COMMIT_LOOK_S = 0.005
 FULL_S = 1.0  # so long the queue may be full before partitions are paused: that throws away what was fetched
 REPORT_EVERY_S = 30.0
-LEAVE_POLL_S = 0.02
 COMMITTED_S = 10.0  # how long the group's coordinator is waited for when partitions are assigned
 
 
@@ -111,7 +110,7 @@ class PoolFeed:
     @called_back
     def on_error(self, error: KafkaError) -> None:
         """The library's word on its connections."""
-        if error.code() in (KafkaError._AUTHENTICATION, KafkaError._SSL):
+        if is_refusal(error):
             self.refusal = error
         elif monotonic() - self._reported > REPORT_EVERY_S:  # the library reports each try to connect
             self._reported = monotonic()
@@ -153,7 +152,11 @@ class PoolFeed:
                 closed = False  # to close a consumer that another thread is in is to crash
             else:
                 failures: list[Exception] = []
-                closing = start("forebay-pool-close", partial(self._depart, timeout_s / 2), failures.append)
+                closing = start(
+                    "forebay-pool-close",
+                    partial(leave_group, self._consumer, timeout_s / 2, static=self._static),
+                    failures.append,
+                )
                 closing.join(max(1.0, timeout_s))
                 closed = not closing.is_alive() and not failures
             if not closed:
@@ -164,21 +167,6 @@ class PoolFeed:
     def abandon(self) -> None:
         """Instead of `run()` and `close()`: of a pool whose start failed."""
         self._consumer.close()
-
-    def _depart(self, patience_s: float) -> None:
-        """Out of the group, and so that it hears of it: it would wait for this member until its session is over.
-
-        Closing alone is not enough. While the group divides its partitions, the broker holds the request to join and
-        reads nothing behind it; and of a cooperative member that has no partitions, the library tells nobody.
-        """
-        try:
-            if not self._static:
-                until = monotonic() + patience_s
-                self._consumer.unsubscribe()
-                while self._consumer.memberid() and monotonic() < until:
-                    self._consumer.poll(LEAVE_POLL_S)
-        finally:
-            self._consumer.close()
 
     @called_back
     def on_statistics(self, text: str) -> None:
@@ -289,7 +277,8 @@ class PoolFeed:
         elif code == KafkaError._MAX_POLL_EXCEEDED:
             log.warning("the group has taken this member for dead, which joins again: %s", error.str())
         else:
-            found = translate(error, self._options, "reading")
+            topics = [message.topic()] if message.topic() else []
+            found = translate(error, self._options, "reading", *reading(self._options, *topics))
             if isinstance(found, (AuthError, UnknownTopicError)) or error.fatal():
                 raise found
             log.warning("%s", found.message)

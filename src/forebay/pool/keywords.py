@@ -80,7 +80,7 @@ class PoolKeywords(TypedDict, total=False):
     isolation_level: Literal["read_committed", "read_uncommitted"]
     """Whether records of open and aborted transactions are left out; default 'read_committed'."""
     partition_assignment_strategy: Literal["range", "roundrobin", "cooperative-sticky"]
-    """The group's assignment strategy; default 'cooperative-sticky'."""
+    """How the group divides the partitions between its members; the same in each of them; default 'cooperative-sticky'."""
     connect_timeout_ms: int
     """How long a start keeps trying to reach the brokers; default 60000."""
     session_timeout_ms: int

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
+from forebay.errors import PoolStateError
 from forebay.pool.crew import SECONDS
 from forebay.telemetry.times import buckets
 
 if TYPE_CHECKING:
     from forebay.pool.pool import Pool
+    from forebay.pool.stats import PoolStats
 
 _COUNTERS = {
     "completed": ("forebay_pool_records", "Records that are done."),
@@ -39,15 +41,31 @@ class PoolCollector(Collector):
         self._pool = pool
 
     def collect(self) -> Iterator[Metric]:
-        stats = self._pool.stats()
+        """Of a pool that has not begun: the same families, without a sample. Who registers a collector asks it at once."""
+        try:
+            found = [self._pool.stats()]
+        except PoolStateError:
+            found = []
         for field, (name, text) in _COUNTERS.items():
             counter = CounterMetricFamily(name, text, labels=["pool"])
-            counter.add_metric([stats.name], getattr(stats, field))
+            for stats in found:
+                counter.add_metric([stats.name], getattr(stats, field))
             yield counter
         for field, (name, text) in _GAUGES.items():
             gauge = GaugeMetricFamily(name, text, labels=["pool"])
-            gauge.add_metric([stats.name], getattr(stats, field))
+            for stats in found:
+                gauge.add_metric([stats.name], getattr(stats, field))
             yield gauge
+        yield from self._partitions(found)
+        times = HistogramMetricFamily(
+            "forebay_pool_handler_seconds", "How long handlers take.", labels=["pool"]
+        )
+        for stats in found:
+            counts, total_s = self._pool.handler_times()
+            times.add_metric([stats.name], buckets(SECONDS, counts), total_s)
+        yield times
+
+    def _partitions(self, found: Sequence[PoolStats]) -> Iterator[Metric]:
         group = self._pool.options["group.id"]
         lag = GaugeMetricFamily(
             "kafka_consumergroup_lag",
@@ -64,20 +82,10 @@ class PoolCollector(Collector):
             "1 while the partition is so far behind that its workers are bounded.",
             labels=["pool", "topic", "partition"],
         )
-        for one in stats.partitions:
-            heavy.add_metric([stats.name, one.topic, str(one.partition)], one.heavy)
-            if one.lag is not None:
-                lag.add_metric([group, one.topic, str(one.partition)], one.lag)
-            open_.add_metric([stats.name, one.topic, str(one.partition)], one.uncommitted)
-        yield lag
-        yield open_
-        yield heavy
-        yield self._times(stats.name)
-
-    def _times(self, name: str) -> Metric:
-        counts, total_s = self._pool.handler_times()
-        times = HistogramMetricFamily(
-            "forebay_pool_handler_seconds", "How long handlers take.", labels=["pool"]
-        )
-        times.add_metric([name], buckets(SECONDS, counts), total_s)
-        return times
+        for stats in found:
+            for one in stats.partitions:
+                heavy.add_metric([stats.name, one.topic, str(one.partition)], one.heavy)
+                if one.lag is not None:
+                    lag.add_metric([group, one.topic, str(one.partition)], one.lag)
+                open_.add_metric([stats.name, one.topic, str(one.partition)], one.uncommitted)
+        yield from (lag, open_, heavy)

@@ -51,6 +51,8 @@ from forebay.pool.record import Record
 from forebay.pool.stats import PoolStats, stats_of
 from forebay.pool.tracing import traced
 from forebay.pool.transactions import INTERVAL_MS, TIMEOUT_MS, Transactions
+from forebay.telemetry import otlp
+from forebay.telemetry.otlp import MetricsPush
 from forebay.telemetry.server import MetricsServer
 from forebay.threads import start as start_thread
 
@@ -134,6 +136,7 @@ class Pool:
         self._letters: Letters | None = None
         self._feed: PoolFeed | None = None
         self.metrics: MetricsServer | None = None
+        self._push: MetricsPush | None = None
         self.retries = self.skipped = self.halted = 0
 
     def __repr__(self) -> str:
@@ -225,6 +228,7 @@ class Pool:
         port = self.options["metrics.port"]
         if port is not None:
             self.metrics = MetricsServer(self.collector(), port, self.options["metrics.host"])
+        self._push = otlp.push(self.collector)
         self.state = PoolState.RUNNING
         self._thread = start_thread("forebay-pool", self._poll, self._fail_soon)
         self._watch = self._loop.create_task(self._watch_handlers())
@@ -404,6 +408,8 @@ class Pool:
                 self._letters.close()
             if self._adapted is not None:
                 self._adapted.close()
+            if self._push is not None:
+                await asyncio.to_thread(self._push.close)
             if self.metrics is not None:
                 await asyncio.to_thread(self.metrics.close)  # it waits for its thread
             if self.state is PoolState.STARTING and self._feed is not None:

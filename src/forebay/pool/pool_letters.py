@@ -15,6 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from forebay.backoff import Backoff
 from forebay.deadletter.destinations import KafkaDestination
 from forebay.deadletter.letter import Letter
+from forebay.deadletter.letter_spans import letters_written
 from forebay.deadletter.letter_topic import check_topic, ensure_topic
 from forebay.deadletter.policy import ErrorPolicy
 from forebay.errors import ForebayError
@@ -92,9 +93,11 @@ class Letters:
             self._sending = None
 
     def _write(self, letters: list[Letter]) -> None:
+        began_ns = time.time_ns()
         for letter in letters:
             self._destination.write(letter)
         self._destination.flush()
+        letters_written(self._options["dead.letter.topic"], letters, began_ns)
 
     def _letter(self, record: Record, kind: str, message: str, stacktrace: str | None) -> Letter:
         value = record.raw

@@ -9,7 +9,7 @@ from confluent_kafka import TIMESTAMP_NOT_AVAILABLE
 
 from forebay.errors import ConnectorStateError, OutputError
 from forebay.pool.outputs import Data, Outbox
-from forebay.pool.tracing import context_headers
+from forebay.telemetry.spans import context_headers
 
 if TYPE_CHECKING:
     from forebay.pool.lease import Lease

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 from time import monotonic
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from forebay.tables import counted, html_lines, html_table
 
@@ -123,6 +123,47 @@ def stats_of(pool: Pool) -> PoolStats:
         handler_seconds=crew.total_s,
         partitions=partitions,
     )
+
+
+@dataclass(frozen=True)
+class PartitionGaps:
+    """What holds a partition's frontier back: `open` records that are not done, and `beyond` that are, behind it."""
+
+    topic: str
+    partition: int
+    open: int
+    beyond: int
+
+
+def gaps_of(pool: Pool) -> list[PartitionGaps]:
+    """By partition; for another thread than the pool's. Takes time for each record between frontier and position."""
+    _, feed = pool._parts()
+    found = []
+    for _, lease in sorted(feed.leases.items()):
+        done = [record.done for record in lease.tracker.glance()]
+        found.append(PartitionGaps(lease.topic, lease.partition, done.count(False), done.count(True)))
+    return found
+
+
+def hot_keys_of(pool: Pool, most: int = 10) -> list[tuple[bytes, int]]:
+    """Keys with the most records that wait for one another, where the pool keeps the order of keys."""
+    _, feed = pool._parts()
+    waiting: dict[bytes, int] = {}
+    for _, lease in sorted(feed.leases.items()):
+        for lane, queue in _copied(lease.lanes):
+            if isinstance(lane, bytes) and lane and queue:
+                waiting[lane] = waiting.get(lane, 0) + len(queue)
+    return sorted(waiting.items(), key=lambda each: -each[1])[:most]
+
+
+def _copied(lanes: Any) -> list[tuple[Any, Any]]:
+    """The event loop changes them meanwhile; a copy that fails is made again, and a few are enough."""
+    for _ in range(5):
+        try:
+            return list(lanes.items())
+        except RuntimeError:
+            continue
+    return []
 
 
 def _known(value: int | None) -> str:

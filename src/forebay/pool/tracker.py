@@ -74,6 +74,15 @@ class Tracker:
         while self._passed and self._passed[0].offset < offset:
             self._passed.popleft()
 
+    def glance(self) -> list[Tracked]:
+        """The records from the frontier on, for another thread: nothing where they change too quickly to be copied."""
+        for _ in range(5):
+            try:
+                return list(self._open)
+            except RuntimeError:  # it was changed while it was copied
+                continue
+        return []
+
     def oldest(self) -> Tracked | None:
         """The record that the frontier waits for. Call `frontier()` first."""
         return self._open[0] if self._open else None

@@ -11,6 +11,7 @@ record is not done any more, and the others are written without it.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 from collections.abc import Awaitable, Callable, Sequence
@@ -23,9 +24,10 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message
 from forebay.backoff import Backoff, with_backoff
 from forebay.errors import OutputError, TransactionError, UnreachableError
 from forebay.kafka.callbacks import called_back
+from forebay.kafka.missing_acls import KINDS, WRITE, on_group, on_topics, on_transactions
 from forebay.kafka.partitions import PartitionOffset
 from forebay.kafka.producer import KafkaProducer, OutgoingRecord
-from forebay.kafka.settings import connection_settings, translate
+from forebay.kafka.settings import connection_settings, reading, translate
 from forebay.options import Options
 from forebay.pool.completed import encode
 from forebay.pool.lease import Lease
@@ -48,7 +50,6 @@ _OF_A_BATCH = {
 }
 # What is said of the record itself, or of the topic that it was sent to.
 _OF_A_RECORD = {
-    KafkaError.TOPIC_AUTHORIZATION_FAILED,
     KafkaError.UNKNOWN_TOPIC_OR_PART,
     KafkaError.TOPIC_EXCEPTION,
     KafkaError.INVALID_TIMESTAMP,
@@ -102,7 +103,8 @@ class Transactions:
                 self._producer.init_transactions(CALL_S)
             except KafkaException as error:
                 reason = error.args[0]
-                found = translate(reason, self._options, f"beginning with transactional id '{self._id}'")
+                doing = f"beginning with transactional id '{self._id}'"
+                found = translate(reason, self._options, doing, on_transactions(self._id))
                 if reason.retriable() and not isinstance(found, UnreachableError):
                     raise UnreachableError(found.message) from None
                 raise found from None
@@ -176,6 +178,7 @@ class Transactions:
                 self._sort_out()
             except KafkaException as error:
                 self._producer.flush(CALL_S)  # what was refused before may not have been heard of yet
+                self._raise_if_not_allowed(taken, error.args[0])
                 if not self._at_fault():
                     self._failed(error.args[0])
                     return False
@@ -246,6 +249,7 @@ class Transactions:
     def _flush(self) -> None:
         if len(self._producer):
             self._producer.flush(CALL_S)  # what is not delivered by then, the commit waits for
+        self._raise_if_not_allowed(list(self._errors))
         if self._at_fault():
             raise _OutputsRefusedError
 
@@ -276,6 +280,23 @@ class Transactions:
                 self.refused(
                     record, OutputError(f"what was sent to {topics} is refused: {found[record].str()}")
                 )
+
+    def _raise_if_not_allowed(self, records: Sequence[Record], error: KafkaError | None = None) -> None:
+        """No fault of a record: all that come after it would fail as well."""
+        found = [
+            each for each in (*self._errors.values(), error) if each is not None and each.code() in KINDS
+        ]
+        if not found:
+            return
+        self._dead = True
+        with contextlib.suppress(KafkaException):  # so that readers need not wait for its timeout
+            self._producer.abort_transaction(CALL_S)
+        topics = sorted({outgoing.topic for record in records for outgoing in record._outbox.records})
+        # To have come here is to have read: where anything was written, it is that which is not allowed.
+        acls = on_topics(WRITE, topics) or tuple(reading(self._options))
+        group = on_group(self._options["group.id"])
+        doing = f"writing with transactional id '{self._id}'"
+        raise translate(found[0], self._options, doing, *acls, group, on_transactions(self._id))
 
     def _failed(self, error: KafkaError) -> None:
         """Abort, and let the next tick try again; TransactionError if there is no next."""

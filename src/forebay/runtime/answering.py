@@ -14,6 +14,7 @@ from forebay.catalog import Catalog
 from forebay.runtime.catalog_tables import CatalogTables
 from forebay.runtime.definitions import groups_of_view, table_of_view
 from forebay.runtime.known import unknown
+from forebay.runtime.late_tables import TABLE, late_table
 from forebay.runtime.results import Result
 
 
@@ -44,6 +45,8 @@ class Answers:
         if known is None:
             names = [each.name for kind in ("view", "source") for each in self._catalog.all(kind)]
             raise unknown("view or source", name, names)
+        if known.kind == TABLE:
+            return view_table(name, late_table(self._home, known).open(), weighed=False)
         if known.kind != "view":
             raise NeedsSpark(f"{name}, which is a source")
         groups = groups_of_view(self._home, self._catalog, name)

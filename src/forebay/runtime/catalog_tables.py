@@ -1,4 +1,4 @@
-"""`forebay_catalog.dead_letters` and `forebay_catalog.source_errors`: tables that a plain SELECT may read.
+"""`forebay_catalog.dead_letters`, `source_errors`, `sources` and others: tables that a plain SELECT may read.
 
 `laminar_catalog` is another name for the same.
 """
@@ -16,8 +16,10 @@ from forebay import sql
 from forebay.answers.view_tables import Table
 from forebay.catalog import Catalog
 from forebay.deadletter.entry import schema as letter_schema
-from forebay.errors import UnsupportedSqlError
+from forebay.errors import UnknownObjectError, UnsupportedSqlError
+from forebay.runtime.health_tables import AUDIT, BATCHES, EVENTS, PARTITIONS, SOURCES, HealthTables
 from forebay.runtime.known import KnownSources, unknown
+from forebay.runtime.letter_groups import GROUPS, group_rows
 from forebay.runtime.source_errors import SCHEMA, source_errors
 
 if TYPE_CHECKING:
@@ -26,19 +28,42 @@ if TYPE_CHECKING:
     from forebay.deadletter.outcomes import Outcomes
 
 SCHEMAS = ("forebay_catalog", "laminar_catalog")
-TABLES = ("dead_letters", "source_errors")
+TABLES = (
+    "dead_letters",
+    "dead_letter_groups",
+    "source_errors",
+    "sources",
+    "partitions",
+    "batches",
+    "events",
+    "audit",
+)
 
 
 class CatalogTables:
     """Reads them. For Spark they become files, which go with the session."""
 
     def __init__(
-        self, home: Path, catalog: Catalog, sources: KnownSources, outcomes: Callable[[], Outcomes]
+        self,
+        home: Path,
+        catalog: Catalog,
+        sources: KnownSources,
+        outcomes: Callable[[], Outcomes],
+        health: HealthTables,
     ) -> None:
         self._home = home
         self._catalog = catalog
         self._sources = sources
         self._outcomes = outcomes
+        self._small: dict[str, tuple[pa.Schema, Callable[[], pa.Table]]] = {
+            "dead_letter_groups": (GROUPS, lambda: group_rows(home, catalog, sources, outcomes())),
+            "source_errors": (SCHEMA, lambda: source_errors(catalog, sources)),
+            "sources": (SOURCES, health.source_rows),
+            "partitions": (PARTITIONS, health.partition_rows),
+            "batches": (BATCHES, health.batch_rows),
+            "events": (EVENTS, health.event_rows),
+            "audit": (AUDIT, health.audit_rows),
+        }
         self._written: list[Path] = []
 
     def table(self, name: str, query: Any) -> Table | None:
@@ -49,18 +74,19 @@ class CatalogTables:
         if table == "dead_letters":
             wanted = sql.wanted(query, name, "source")
             return Table(letter_schema(), name, lambda columns: self._letters(wanted))
-        if table == "source_errors":
-            return Table(
-                SCHEMA, name, lambda columns: source_errors(self._catalog, self._sources).to_batches()
-            )
-        raise unknown("table", name, [f"{schema}.{known}" for known in TABLES])
+        if table in self._small:
+            columns_of, rows = self._small[table]
+            return Table(columns_of, name, lambda columns: rows().to_batches())
+        # By the table alone: with the schema before it, every name is near every other.
+        error = unknown("table", table, list(TABLES))
+        raise UnknownObjectError(f"there is no table '{name}'", remedy=f"in {schema}, {error.remedy}")
 
     def frame(self, name: str, query: Any, spark: SparkSession) -> DataFrame | None:
         """The same as Spark reads it."""
         table = self.table(name, query)
         if table is None:
             return None
-        if table.schema is SCHEMA:
+        if any(table.schema is schema for schema, _ in self._small.values()):
             return spark.createDataFrame(pa.Table.from_batches(table.batches(()), table.schema))
         return spark.read.parquet(str(self._file(table)))
 

@@ -10,8 +10,20 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from forebay.connectors.contract import Offsets
+from forebay.errors import CheckpointError
+from forebay.source.watermarks import CONTROL
+
+# A batch that is repeated is left out by the tables that have it, so its commit may be forgotten.
+REPEAT = "remove this file: the batch is done again, and left out by the tables that have it; nothing is lost or repeated"
+# Where a batch ended is nowhere else: to plan it anew could leave records out.
+RESTORE = (
+    "restore this file from a backup; without one, DROP MATERIALIZED VIEW and create it again, which reads the source "
+    "from its beginning. Nothing was changed"
+)
+NONE = "-"  # Spark's line of a source that has no offset yet
 
 
 @dataclass(frozen=True)
@@ -44,8 +56,10 @@ def last_batch(path: Path) -> int:
 
 def offsets(path: Path, batch: int) -> tuple[Offsets, ...]:
     """Where a batch ends, a source an entry: from the log that Spark writes before it runs the batch."""
-    lines = (path / "offsets" / str(batch)).read_text().splitlines()
-    return tuple(json.loads(line) for line in lines[2:])
+    file = path / "offsets" / str(batch)
+    lines = [line for line in _lines(file, 3, RESTORE)[2:] if line != NONE]
+    found = [_parsed(file, line, RESTORE) for line in lines]
+    return tuple(each for each in found if CONTROL not in each)
 
 
 def _numbers(directory: Path) -> list[int]:
@@ -69,6 +83,53 @@ def sweep(path: Path) -> None:
             draft.unlink(missing_ok=True)
 
 
+def in_flight(path: Path) -> int | None:
+    """The batch that was begun and is not done, if there is one."""
+    begun = max(_numbers(path / "offsets"), default=-1)
+    return begun if begun > last_batch(path) else None
+
+
+def give_up(path: Path, batch: int) -> None:
+    """Forget that a batch was begun: the next one of its number is planned anew. Nobody may have kept anything of it."""
+    for log in path / "offsets" / str(batch), path / "offsets" / f".{batch}.crc":
+        log.unlink(missing_ok=True)
+
+
 def query_id(path: Path) -> str:
     """The id Spark gave the query when the checkpoint was made: another checkpoint, another id."""
-    return str(json.loads((path / "metadata").read_text())["id"])
+    file = path / "metadata"
+    return str(_parsed(file, "".join(_lines(file, 1, RESTORE)), RESTORE, "id")["id"])
+
+
+def check(path: Path) -> None:
+    """CheckpointError if Spark could not go on from it. Spark itself would name neither the file nor a remedy."""
+    if not exists(path):
+        return
+    query_id(path)
+    for batch in sorted(_numbers(path / "offsets"))[-2:]:  # the last, and the one that it goes on from
+        offsets(path, batch)
+    last = last_batch(path)
+    if last >= 0:
+        file = path / "commits" / str(last)
+        _parsed(file, "".join(_lines(file, 2, REPEAT)[1:]), REPEAT)
+
+
+def _lines(file: Path, least: int, remedy: str) -> list[str]:
+    """Of one of Spark's files. FileNotFoundError where it is not there."""
+    try:
+        found = file.read_bytes().decode().splitlines()
+    except UnicodeDecodeError:
+        found = []
+    if len(found) < least or (least > 1 and not found[0].startswith("v")):
+        raise CheckpointError(f"the checkpoint is damaged: {file} is not what Spark writes", remedy=remedy)
+    return found
+
+
+def _parsed(file: Path, text: str, remedy: str, *keys: str) -> dict[str, Any]:
+    try:
+        found = json.loads(text)
+    except ValueError:
+        found = None
+    if not isinstance(found, dict) or not found.keys() >= {*keys}:
+        raise CheckpointError(f"the checkpoint is damaged: {file} is not what Spark writes", remedy=remedy)
+    return found

@@ -14,14 +14,19 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
 
+FILE_GONE = "java.io.FileNotFoundException"  # in what Spark says
+
 
 def collect(query: Callable[[], DataFrame]) -> pa.Table:
     """Plan a query, run it and wait for its rows.
 
-    A thread of its own talks to Spark: Ctrl-C in the middle of a call would leave an answer behind that the next call
+    Where files are gone that were there when it was planned (they were merged long before anybody asked for the rows), it is
+    planned anew, once. A thread of its own talks to Spark: Ctrl-C in the middle of a call would leave an answer behind that the next call
     takes for its own. It cancels this query alone; those of views go on.
     """
+    from py4j.protocol import Py4JError
     from pyspark import SparkContext
+    from pyspark.errors import PySparkException
 
     group = f"forebay-select-{uuid.uuid4().hex}"
     tables: list[pa.Table] = []
@@ -31,9 +36,12 @@ def collect(query: Callable[[], DataFrame]) -> pa.Table:
 
     def work() -> None:
         try:
-            frame = query()
-            frame.sparkSession.sparkContext.setJobGroup(group, "SELECT", interruptOnCancel=True)
-            tables.append(frame.toArrow())
+            try:
+                tables.append(_rows(query(), group))
+            except (PySparkException, Py4JError) as error:
+                if FILE_GONE not in str(error):
+                    raise
+                tables.append(_rows(query(), group))
         except Exception as error:
             failures.append(error)
         finally:
@@ -51,3 +59,8 @@ def collect(query: Callable[[], DataFrame]) -> pa.Table:
         if failures:
             raise failures[0]
     return tables[0]
+
+
+def _rows(frame: DataFrame, group: str) -> pa.Table:
+    frame.sparkSession.sparkContext.setJobGroup(group, "SELECT", interruptOnCancel=True)
+    return frame.toArrow()

@@ -79,7 +79,7 @@ def batch_record(
     return BatchRecord(
         view, source, batch.number, account.records, account.rejected, account.example, lost, batch.late, end,
         batch.took_ms, account.skipped, account.dlq, account.rate_limited, tuple(account.limited),
-        account.case_mismatches,
+        account.case_mismatches, account.bytes,
     )  # fmt: skip
 
 

@@ -7,9 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from forebay.catalog import Catalog, Definition
+from forebay.errors import UnsupportedSqlError
 from forebay.runtime.known import unknown
+from forebay.runtime.late_tables import TABLE
 from forebay.runtime.results import Result
-from forebay.runtime.status import QueryStatus, time_text
+from forebay.runtime.status import QueryStatus
+from forebay.runtime.times import time_text
 from forebay.views.paths import paths_of
 
 if TYPE_CHECKING:
@@ -59,6 +62,11 @@ def kind_of(catalog: Catalog, name: str) -> str:
     if definition is None:
         names = [each.name for kind in ("source", "view") for each in catalog.all(kind)]
         raise unknown("source or view", name, names)
+    if definition.kind == TABLE:
+        raise UnsupportedSqlError(
+            f"'{name}' is the table of late rows of view '{definition.detail['view']}', with the columns of its source",
+            remedy=f"read it with SELECT; DESCRIBE VIEW {definition.detail['view']} is about its view",
+        )
     return definition.kind
 
 

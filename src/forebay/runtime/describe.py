@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from forebay import sql
@@ -11,7 +10,12 @@ from forebay.deadletter.policy import ErrorPolicy
 from forebay.errors import ForebayError
 from forebay.runtime.definitions import describe_view, kind_of, show_create
 from forebay.runtime.results import Result
+from forebay.runtime.session_health import SessionHealth
+from forebay.runtime.source_flow import SourceFlow
+from forebay.runtime.source_metrics import oldest
+from forebay.runtime.source_watermarks import decisions, described
 from forebay.runtime.sources import Sources
+from forebay.runtime.states import hint_of
 from forebay.runtime.status import (
     QueryStatus,
     SourceLag,
@@ -21,6 +25,8 @@ from forebay.runtime.status import (
     source_statuses,
 )
 from forebay.runtime.views import Views
+from forebay.source.budget import Budget
+from forebay.source.watermarks import Decision
 
 
 class Describer:
@@ -31,26 +37,30 @@ class Describer:
         catalog: Catalog,
         sources: Sources,
         views: Views,
-        commit_errors: Callable[[], Mapping[str, ForebayError]],
-        outages: Callable[[], Mapping[str, str]],
+        health: SessionHealth,
     ) -> None:
         self._catalog = catalog
         self._sources = sources
         self._views = views
-        self._commit_errors = commit_errors
-        self._outages = outages
+        self._health = health
 
     def sources(self) -> list[SourceStatus]:
+        known = self._health.known()
         return [
-            replace(status, waits_for=self._waits_for(status.name))
-            for status in source_statuses(self._catalog, self._sources)
+            replace(
+                status,
+                waits_for=self._waits_for(status.name),
+                lag=sum(each.lag for each in known[status.name].partitions) if status.name in known else None,
+                lag_s=oldest(known[status.name].partitions) if status.name in known else None,
+            )
+            for status in source_statuses(self._views.home, self._catalog, self._sources)
         ]
 
     def _waits_for(self, source: str) -> str | None:
         """The view that is furthest behind what the group has committed, if one is, as far as this process knows."""
         connector = self._sources.connected().get(source)
         group = connector.current_offsets() if connector is not None else None
-        if connector is None or group is None:
+        if connector is None or group is None or connector.share is not None:
             return None
         behind = {
             view: connector.count(position, group.offsets)
@@ -64,37 +74,37 @@ class Describer:
         return [self._query(name) for name in self._views.names()]
 
     def _query(self, name: str) -> QueryStatus:
-        known = query_status(self._catalog, name)
+        known = query_status(self._views.home, self._catalog, name)
         query = self._views.running.get(name)
         if query is None:
             return known
         progress = query.progress
         # Brokers that are away and offsets that cannot be committed do not stop the view, but they explain its lag.
-        outages = self._outages()
+        outages = self._health.outages()
         found = [outages[source] for source in query.connectors if source in outages]
+        with query.changed:
+            state, message = query.state, query.message  # the catalog hears of them a moment later
         return replace(
             known,
-            state=str(query.state),
+            state=str(state),
             records_per_second=round(progress.records_per_second, 1),
             lag=progress.lag,
             batch_ms=progress.batch_ms,
-            message=known.message or "; ".join(dict.fromkeys(found)),
+            message=message or "; ".join(dict.fromkeys(found)),
+            hint=hint_of(state, view=name, source=next(iter(query.connectors), "…")),
         )
 
     def lag(self) -> list[SourceLag]:
         found = []
         for name in self._sources.names():
-            connector = self._sources.connector(name)
-            found += [
-                SourceLag(name, connector.group, row.topic, row.partition, row.committed, row.end, row.lag)
-                for row in connector.lag()
-            ]
+            connector, flow = self._sources.connector(name), str(SourceFlow.of(self._views.home, name))
+            found += [SourceLag.of(name, connector.group, row, flow) for row in connector.lag()]
         return found
 
     # -- as tables -----------------------------------------------------------------------------------
 
     def show(self, kind: str) -> Result:
-        return shown(kind, self._catalog, self.sources, self.queries)
+        return shown(kind, self._catalog, self.sources, self.queries, self.lag)
 
     def show_create(self, kind: str, name: str) -> Result:
         return show_create(self._catalog, kind, name)
@@ -118,7 +128,7 @@ class Describer:
                 field.name,
                 sql.type_name(field.type),
                 "YES" if field.nullable else "NO",
-                mark.text if mark and mark.column.lower() == field.name.lower() else "",
+                mark.shown if mark and mark.column.lower() == field.name.lower() else "",
             )
             for field in connector.full_schema()
         ]
@@ -144,14 +154,25 @@ class Describer:
             for key, text in connector.options.given.items()
             if key not in table
         ]
+        flow = SourceFlow.of(self._views.home, name)
+        lines += ["", "Flow:", *flow.lines(Budget.of(connector.options))]
         for totals in self._catalog.totals(source=name):
             lines += _totals(totals)
-        failing = self._commit_errors().get(name)
+        failing = self._health.commit_errors().get(name)
         if failing is not None:
             lines += ["", f"Commits fail: {failing.message}"]
+        running = self._sources.connected().get(name)
+        if running is not None and running.share is not None:
+            lines += ["", *running.share.lines()]
+        if running is not None and (trouble := running.group_trouble()):
+            lines += ["", f"Group: {trouble}"]
         if waits_for := self._waits_for(name):
             lines += ["", f"The group waits for view {waits_for}, which is behind it"]
-        return [*lines, *self._lag_lines(name)]
+        return [*lines, *described(self.watermarks(name)), *self._lag_lines(name)]
+
+    def watermarks(self, source: str) -> dict[str, Decision]:
+        """By who reads the source, as of the last look."""
+        return decisions(self._views.home, source, self._views.over(source))
 
     def _lag_lines(self, name: str) -> list[str]:
         try:
@@ -159,9 +180,11 @@ class Describer:
         except ForebayError as error:
             return ["", f"Health: {error.message}"]
         lines = ["", f"Health: {health.message}"]
-        return lines + [
-            f"  {key}: {value}" for key, value in health.details.items() if key.startswith("lag.")
-        ]
+        for each in health.partitions:
+            lines.append(f"  lag.{each.topic}.{each.partition}: {each.lag}")
+            if each.lag and each.lag_s is not None:
+                lines.append(f"  lag_seconds.{each.topic}.{each.partition}: {each.lag_s:.1f}")
+        return lines
 
 
 def _policy(policy: ErrorPolicy) -> str:
@@ -175,6 +198,7 @@ def _totals(totals: Totals) -> list[str]:
         "",
         f"View {totals.view}:",
         f"  records: {totals.records}",
+        f"  bytes: {totals.bytes}",
         f"  delivered: {totals.records - rejected - totals.skipped}",
         f"  rejected: {rejected}",
     ]

@@ -9,12 +9,14 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from pyspark import SparkContext
 from pyspark.sql.streaming import StreamingQuery
 
 from forebay.connectors.contract import Offsets
+from forebay.source.watermarks import CONTROL
 
 
 @dataclass(frozen=True)
@@ -34,6 +36,7 @@ class BatchReport:
     took_ms: int
     late: int  # rows that came too late, of the whole query
     sources: tuple[SourceReport, ...]
+    watermark_ms: int | None = None  # by which it has closed windows
 
 
 def read_report(text: str) -> BatchReport:
@@ -41,7 +44,8 @@ def read_report(text: str) -> BatchReport:
     form = json.loads(text)
     return BatchReport(
         form["batchId"],
-        form.get("durationMs", {}).get("triggerExecution", 0),
+        # Spark measures it by the wall clock, which may have been set back meanwhile.
+        max(0, form.get("durationMs", {}).get("triggerExecution", 0)),
         sum(each.get("numRowsDroppedByWatermark", 0) for each in form.get("stateOperators", ())),
         tuple(
             SourceReport(
@@ -50,8 +54,14 @@ def read_report(text: str) -> BatchReport:
                 each.get("startOffset") != each.get("endOffset"),
             )
             for each in form.get("sources", ())
+            if CONTROL not in (_offsets(each.get("endOffset")) or {})
         ),
+        _millis(form.get("eventTime", {}).get("watermark")),
     )
+
+
+def _millis(time: str | None) -> int | None:
+    return None if time is None else round(datetime.fromisoformat(time).timestamp() * 1000)
 
 
 def _offsets(found: Any) -> Offsets | None:

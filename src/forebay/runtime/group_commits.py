@@ -15,7 +15,7 @@ from collections.abc import Callable
 from forebay import threads
 from forebay.backoff import Backoff
 from forebay.connectors.contract import SourceCheckpoint, SourceConnector
-from forebay.errors import CommitError, ForebayError
+from forebay.errors import CommitError, ForebayError, MissingAclError
 
 log = logging.getLogger("forebay.commits")
 
@@ -113,7 +113,8 @@ class _SourceCommitter:
         except Exception as error:
             # Whatever it is, the next try may succeed, and the offsets must not stand still in silence.
             known = error if isinstance(error, ForebayError) else CommitError(f"commit failed: {error!r}")
-            log.warning("source '%s': %s", self._source, known.message)
+            what = f"; {known.remedy}" if isinstance(known, MissingAclError) else ""
+            log.warning("source '%s': %s%s", self._source, known.message, what)
             self._on_error(self._source, known)
             return False
         self._on_error(self._source, None)

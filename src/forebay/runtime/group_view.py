@@ -13,23 +13,21 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.compute as pc
-
 from forebay import column_types as types
 from forebay import threads
 from forebay.backoff import Backoff
 from forebay.catalog import QueryState
-from forebay.program import Grouping, GroupPart, Program, output_schema
+from forebay.program import Grouping, GroupPart, Program
+from forebay.runtime.grouping_view import GroupingView
 from forebay.runtime.read_answer import BatchAnswer
-from forebay.runtime.shared_view import END, SharedView
-from forebay.source.stream import EventTime
+from forebay.runtime.shared_view import END
+from forebay.source.outlets import PART_ROWS, closes_by
+from forebay.source.watermarks import Marks
+from forebay.views.groups.group_table import GroupTable
 from forebay.views.groups.of_program import group_table
 
 log = logging.getLogger("forebay.groups")
 
-NEWEST = "forebay.newest"  # in the log's commits: the newest event time that was seen
-_ROWS = "_part_rows"
 LOOK_S = 0.1
 SHARE = 10  # publishing takes at most one part of so many of the time, unless freshness asks for more
 
@@ -38,7 +36,7 @@ def counted(program: Program) -> Program:
     """With a count of rows where there is a window: rows that come too late are counted."""
     if not isinstance(program, Grouping) or program.window is None:
         return program
-    return replace(program, parts=(*program.parts, GroupPart(_ROWS, "count_all", None, types.BIGINT)))
+    return replace(program, parts=(*program.parts, GroupPart(PART_ROWS, "count_all", None, types.BIGINT)))
 
 
 class Publishing:
@@ -60,78 +58,42 @@ class Publishing:
         self._thread.join()
 
 
-class GroupView(SharedView):
-    """`keys` are those of its columns that tell its rows apart, `event_time` that of the source."""
+class GroupView(GroupingView):
+    """`keys` are those of its columns that tell its rows apart."""
 
-    def __init__(
-        self,
-        *args: Any,
-        keys: tuple[str, ...],
-        event_time: EventTime | None,
-        freshness_s: float,
-    ) -> None:
-        super().__init__(*args)
-        assert isinstance(self._program, Grouping)
-        self._grouping = self._program
-        self._event_time = event_time
+    def __init__(self, *args: Any, keys: tuple[str, ...], freshness_s: float, **more: Any) -> None:
+        super().__init__(*args, **more)
         self._freshness_s = freshness_s
-        self.groups = group_table(self.paths, self._grouping, keys, self.table)
-        self._newest: int | None = None
+        self.groups: GroupTable = group_table(self.paths, self._grouping, keys, self.table)
         self._next_publish = 0.0
         self._backoff = Backoff()
         self._changed = True  # a process that was killed may have left something to publish
         self._to_fold = False
 
-    def prepare(self, *, is_new: bool) -> None:
-        self._check_there(is_new=is_new, exists=self.table.exists() and self.groups.exists())
-        if not self.table.exists():
-            self.table.create(output_schema(self._program))
-        if not self.groups.exists():
-            self.groups.create()
-        self.groups.open()
-        self._newest = json.loads(dict(self.groups.state.metadata).get(NEWEST, "null"))
-
-    def replan(self) -> None:
-        """Nothing: what its groups are made of is settled."""
-
-    def last_batch(self, query_id: str) -> int | None:
-        state = self.groups.state
-        return state.batch if state.query == query_id else None
-
     def keep(self, answer: BatchAnswer, query_id: str, batch: int) -> int:
+        late = answer.late.get(self.name, 0)
+        self._keep_late(answer, query_id, batch)
         if self.groups.holds(query_id, batch):
-            return 0
+            return late
         groups = [each for each in answer.groups.get(self.name, ()) if each.num_rows]
-        closed = self._closed_us()
-        newest = answer.newest_us()
-        late = self._late(groups, closed)
-        self._newest = max((at for at in (self._newest, newest) if at is not None), default=None)
         if groups:
-            metadata = {END: json.dumps(answer.header.end), NEWEST: json.dumps(self._newest)}
-            self.groups.apply(groups, query_id, batch, metadata, closed)
+            metadata = {END: json.dumps(answer.header.end)}
+            self.groups.apply(groups, query_id, batch, metadata, self._closed_us(answer))
             self._changed = self._to_fold = True
         return late
 
-    def _closed_us(self) -> int | None:
+    def _closed_us(self, answer: BatchAnswer) -> int | None:
         """Windows that began no later than this are closed."""
         window, event_time = self._grouping.window, self._event_time
-        if window is None or event_time is None or self._newest is None:
+        watermark_ms = Marks.at(answer.header.end).watermark_ms
+        if window is None or event_time is None or watermark_ms is None:
             return None
-        if window.time.operator != "column" or window.time.value != event_time.column:
+        if not closes_by(self._grouping, event_time.column):
             return None
-        return self._newest - event_time.delay_ms * 1000 - window.size_us
-
-    def _late(self, groups: list[pa.RecordBatch], closed: int | None) -> int:
-        """Rows of windows that are closed."""
-        window = self._grouping.window
-        if window is None or closed is None:
-            return 0
-        total = 0
-        for batch in groups:
-            begun = batch.column(window.key).cast(pa.int64())
-            late = batch.column(_ROWS).filter(pc.less_equal(begun, closed))
-            total += pc.sum(late).as_py() or 0
-        return total
+        marks = answer.key_marks
+        if marks is not None and (least_us := marks.least_us(event_time.delay_ms)) is not None:
+            watermark_ms = min(watermark_ms, least_us // 1000)  # rows of a slow key are still to come
+        return (watermark_ms - self._late.allowed_ms) * 1000 - window.size_us
 
     # -- for its readers -----------------------------------------------------------------------------
 

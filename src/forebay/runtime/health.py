@@ -29,8 +29,13 @@ class _Answer:
 class HealthWatch:
     """Looks after the sources that `sources()` names, from its start until it is closed."""
 
-    def __init__(self, sources: Callable[[], Mapping[str, SourceConnector]]) -> None:
+    def __init__(
+        self,
+        sources: Callable[[], Mapping[str, SourceConnector]],
+        on_change: Callable[[str, HealthStatus], None] = lambda source, health: None,
+    ) -> None:
         self._sources = sources
+        self._on_change = on_change  # hears when a source's brokers go away, and when they are back
         self._answers: dict[str, _Answer] = {}
         self._closed = threading.Event()
         self._thread = threads.keep_running("forebay-health", self._run, self._closed)
@@ -54,13 +59,21 @@ class HealthWatch:
             for name, connector in sources.items():
                 if self._closed.is_set():
                     return
-                self._answers[name] = _Answer(connector, _ask(connector), time.monotonic())
+                self._take(name, _Answer(connector, asked(connector), time.monotonic()))
             for name in self._answers.keys() - sources.keys():
                 del self._answers[name]
             self._closed.wait(EVERY_S)
 
+    def _take(self, name: str, answer: _Answer) -> None:
+        before = self._answers.get(name)
+        self._answers[name] = answer
+        was = before is None or before.connector is not answer.connector or before.health.healthy
+        if was != answer.health.healthy and self._sources().get(name) is answer.connector:
+            self._on_change(name, answer.health)
 
-def _ask(connector: SourceConnector) -> HealthStatus:
+
+def asked(connector: SourceConnector) -> HealthStatus:
+    """What a connector says of its brokers. Blocks; never raises."""
     try:
         return connector.health_check()
     except Exception as error:

@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING
 
 from forebay.backoff import with_backoff
 from forebay.catalog import Catalog
+from forebay.errors import ForebayError
 from forebay.patience import PATIENCE_S
 from forebay.runtime.definitions import changes_of_view, describe_view, kind_of, show_create
 from forebay.runtime.known import KnownSources
 from forebay.runtime.placing import placed
 from forebay.runtime.results import Result
+from forebay.runtime.source_flow import SourceFlow
 from forebay.runtime.status import (
     QueryStatus,
     SourceLag,
@@ -24,15 +26,18 @@ from forebay.runtime.status import (
     query_status,
     shown,
     source_statuses,
+    views_over,
 )
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from forebay.answers.answer import Answer
-    from forebay.connectors.contract import SourceConnector
+    from forebay.connectors.contract import HealthStatus, PartitionLag, SourceConnector
+    from forebay.deadletter.desk import LetterDesk
     from forebay.deadletter.letters import DeadLetters
     from forebay.deadletter.outcomes import Outcomes
+    from forebay.source.watermarks import Decision
     from forebay.sql import Select, Statement
     from forebay.views.changes import Subscription
 
@@ -63,19 +68,39 @@ class Home:
 
     def show(self, kind: str) -> Result:
         """SHOW SOURCES, VIEWS, QUERIES or SINKS."""
-        return shown(kind, self._catalog, self.sources, self.queries)
+        return shown(kind, self._catalog, self.sources, self.queries, self.lag)
 
     def sources(self) -> list[SourceStatus]:
-        return source_statuses(self._catalog, self._sources)
+        return source_statuses(self.path, self._catalog, self._sources)
 
     def queries(self) -> list[QueryStatus]:
-        return [query_status(self._catalog, view.name) for view in self._catalog.all("view")]
+        return [query_status(self.path, self._catalog, view.name) for view in self._catalog.all("view")]
 
     def lag(self) -> list[SourceLag]:
         """How far each source's group is behind; a broker that is away is given up after five seconds."""
         return [row for name in self._sources.names() for row in self._lag(name)]
 
+    def _health(self, source: str) -> HealthStatus:
+        """What its brokers say within five seconds."""
+        from forebay.connectors.contract import HealthStatus
+
+        try:
+            found = self._partition_lag(source)[0]
+        except ForebayError as error:
+            return HealthStatus(False, error.message)
+        return HealthStatus(True, f"lag: {sum(each.lag for each in found)}", partitions=tuple(found))
+
+    def _watermark(self, source: str) -> Decision | None:
+        # What knows where it is kept imports Spark: for whoever asks for these tables alone.
+        from forebay.runtime.source_watermarks import decisions, slowest
+
+        return slowest(decisions(self.path, source, views_over(self._catalog, source)).values())
+
     def _lag(self, source: str) -> list[SourceLag]:
+        (found, group), flow = self._partition_lag(source), str(SourceFlow.of(self.path, source))
+        return [SourceLag.of(source, group, row, flow) for row in found]
+
+    def _partition_lag(self, source: str) -> tuple[list[PartitionLag], str | None]:
         if self._sources.facts(source).connector != "kafka":
             connector = self._sources.connector(source)
             try:
@@ -84,7 +109,7 @@ class Home:
                 connector.close()
         else:
             from forebay.kafka.admin import Cluster
-            from forebay.kafka.lag import lag_of
+            from forebay.kafka.lag import OldestUnread, lag_of
 
             known = self._sources.options(source)
             patience_ms = min(PATIENCE_MS, known["connect.timeout.ms"])
@@ -96,13 +121,11 @@ class Home:
                     lambda: lag_of(cluster, cluster.describe(cluster.matching())),
                     timeout_s=patience_ms / 1000,
                 )
+                found = OldestUnread(options).aged(found)
                 group = options["group.id"]
             finally:
                 cluster.close()
-        return [
-            SourceLag(source, group, row.topic, row.partition, row.committed, row.end, row.lag)
-            for row in found
-        ]
+        return found, group
 
     def source(self, name: str) -> SourceConnector:
         """A source's connector, not connected: its options, its columns and what decodes its records."""
@@ -132,7 +155,9 @@ class Home:
             case sql.Describe():
                 if (statement.kind or kind_of(self._catalog, statement.name)) != "view":
                     return None
-                status = query_status(self._catalog, statement.name) if statement.extended else None
+                status = (
+                    query_status(self.path, self._catalog, statement.name) if statement.extended else None
+                )
                 return describe_view(self.path, self._catalog, statement.name, status)
             case sql.Select():
                 answered = self._answer(statement)
@@ -148,9 +173,13 @@ class Home:
         from forebay.answers.question import NeedsSpark
         from forebay.runtime.answering import Answers
         from forebay.runtime.catalog_tables import CatalogTables
+        from forebay.runtime.health_tables import HealthTables
         from forebay.runtime.session_settings import from_outside
 
-        tables = CatalogTables(self.path, self._catalog, self._sources, self._outcomes)
+        health = HealthTables(
+            self.path, self._catalog, self._sources, self._health, lambda name: {}, self._watermark
+        )
+        tables = CatalogTables(self.path, self._catalog, self._sources, self._outcomes, health)
         try:
             found = Answers(self.path, self._catalog, tables, from_outside).to(statement.query)
             return found, found.rows()
@@ -176,6 +205,12 @@ class Home:
 
         owners = owners_in(topic, self._sources, self._catalog, options)
         return [DeadLetters(owner, self._outcomes(), self.path) for owner in owners]
+
+    def letter_desk(self) -> LetterDesk:
+        """Groups of letters, repairs, replays in the background. Whoever asks for it closes it, before the home."""
+        from forebay.deadletter.desk import LetterDesk
+
+        return LetterDesk(self, self._outcomes(), self._sources.names)
 
     def _outcomes(self) -> Outcomes:
         from forebay.deadletter.outcomes import Outcomes

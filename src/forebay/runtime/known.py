@@ -68,6 +68,15 @@ class KnownSources:
     def names(self) -> list[str]:
         return [definition.name for definition in self._catalog.all("source")]
 
+    def has(self, name: str) -> bool:
+        """Whether there is a source of that name."""
+        found = self._catalog.get(name)
+        return found is not None and found.kind == "source"
+
+    def definition(self, name: str) -> str:
+        """The statement that made it, as it is kept."""
+        return self._definition(name).sql
+
     def facts(self, name: str) -> SourceFacts:
         definition = self._definition(name)
         return self._facts(definition.detail.get("facts"), definition.sql)

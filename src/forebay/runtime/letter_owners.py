@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from forebay.catalog import Catalog
-from forebay.connectors.contract import SourceConnector
+from forebay.connectors.contract import SourceConfig, SourceConnector, Stretch
 from forebay.deadletter.entry import Entry
 from forebay.deadletter.letterbox import Letterbox, Place, Progress
 from forebay.deadletter.outcomes import mark_of
@@ -68,7 +68,20 @@ class SourceOwner:
         return Judge(connector.config, connector.options)
 
     def kept_out(self) -> int:
-        return sum(stretch.bad for stretch in self._catalog.ledger(self.name))
+        return sum(stretch.bad for stretch in self.ledger())
+
+    def definition(self) -> str:
+        return self._sources.definition(self.name)
+
+    def ledger(self) -> Sequence[Stretch]:
+        return self._catalog.ledger(self.name)
+
+    def judges(self, topic: str) -> bool:
+        return self._sources.policy(self.name).strategy == "dead_letter" and topic in self.topics()
+
+    def source(self) -> tuple[SourceConfig, Options] | None:
+        connector = self._connector()
+        return connector.config, connector.options
 
     def recover(self, letters: Iterable[Entry], dry_run: bool, progress: Progress) -> RecoveryReport:
         from forebay.deadletter.recovery import Recovery
@@ -113,7 +126,7 @@ def owner_of(
     given: Mapping[str, str] | None = None,
 ) -> Owner:
     """A source of this home, whose letters are where it writes them or in another `topic`; or whoever wrote to that topic."""
-    if name in sources.names():
+    if sources.has(name):
         if given:
             raise OptionConflictError(
                 f"'{name}' is a source of this home, and knows its brokers",

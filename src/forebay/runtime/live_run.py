@@ -27,6 +27,7 @@ class QueryProgress:
     batch_ms: int = 0
     lag: int | None = None  # before the first batch nobody knows it
     positions: dict[str, Offsets] = field(default_factory=dict)
+    watermark_ms: int | None = None  # by which Spark has closed windows, of a query with a control stream
 
 
 class LiveRun:
@@ -38,14 +39,19 @@ class LiveRun:
         self.batch_times = Times(BATCH_SECONDS)  # in this process, of batches with records
         self.error: ForebayError | None = None
         self.changed = threading.Condition()
-        self.state = QueryState.STARTING
+        self.state = QueryState.CREATED
+        self.message = ""  # why it is in this state
+        self._told: tuple[QueryState, str] | None = None
         self._on_state = on_state
 
     def set_state(self, state: QueryState, message: str) -> None:
         with self.changed:
-            self.state = state
+            self.state, self.message = state, message
             self.changed.notify_all()
-        self._on_state(self.name, state, message)
+        # A view hears from whoever starts it and from its read: its history has each state once.
+        if self._told != (state, message):
+            self._told = (state, message)
+            self._on_state(self.name, state, message)
 
     def raise_if_failed(self) -> None:
         if self.error is not None:

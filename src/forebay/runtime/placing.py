@@ -33,7 +33,7 @@ def _of_option(error: StatementError, statement: Statement) -> Position | None:
         return None
     options: Mapping[str, OptionValue] = {}
     on_error = None
-    if isinstance(statement, sql.CreateSource | sql.CreateView):
+    if isinstance(statement, sql.CreateSource | sql.CreateView | sql.SetSource):
         options = statement.options
     if isinstance(statement, sql.CreateSource | sql.AlterSource):
         on_error = statement.on_error

@@ -104,6 +104,8 @@ class ProgressFollower:
             ended, reason = query.ended()
             if ended:
                 self._ended(query, run, reason)
+            else:
+                query.follow_flow()
         return found
 
     def _ended(self, query: StreamRun, run: str, reason: str | None) -> None:

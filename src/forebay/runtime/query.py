@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import logging
+import math
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from typing import Any
@@ -15,13 +17,20 @@ from forebay.connectors.contract import Offsets, SourceConnector
 from forebay.deadletter.policy import SourceFolder
 from forebay.errors import CheckpointError, ForebayError
 from forebay.runtime import changelog, checkpoints
+from forebay.runtime.batch_spans import BatchSpans
 from forebay.runtime.counting import BatchToCount, count, recount
 from forebay.runtime.events import BatchReport
 from forebay.runtime.live_run import by_source
 from forebay.runtime.lock import ViewLock
+from forebay.runtime.recovery import gone
+from forebay.runtime.shared_view import END
+from forebay.runtime.state_server import StateServer
 from forebay.runtime.stream_run import OnCheckpoint, StreamRun
-from forebay.runtime.task_accounts import AccountCollector, TaskAccount, hand_on, judge
-from forebay.source import accounts
+from forebay.runtime.task_accounts import AccountCollector, TaskAccount, hand_on, judge, newest_times
+from forebay.source import accounts, watermarks
+from forebay.source.budget import InFlight
+from forebay.source.flow_folder import FlowFolder, view_read
+from forebay.source.watermarks import Decision
 from forebay.views.options import RETENTION_S
 from forebay.views.paths import ViewPaths
 from forebay.views.table import ViewTable
@@ -53,6 +62,8 @@ class RunningQuery(StreamRun):
             f"view '{name}'",
             paths.checkpoint,
             paths.drain,
+            read=view_read(name, shared=False),
+            flows={source: FlowFolder.of(folder.root) for source, folder in (folders or {}).items()},
             output_mode=output_mode,
             on_state=on_state,
             evolve=evolve,
@@ -61,16 +72,26 @@ class RunningQuery(StreamRun):
         self.paths = paths
         self.connectors = dict(connectors)
         self.table = ViewTable(paths.table, retention_s)
+        self.state_server: StateServer | None = (
+            None  # on a cluster: how tasks reach what Spark keeps for the view
+        )
         self.starts: dict[str, Offsets] = {}  # where the view begins in each source
-        self.lock = ViewLock(name, paths.lock)
+        self.recovering = False  # its table's word on where it stands is taken
+        self.closes_windows = False  # its rows come when the watermark of its sources has passed
+        self.lock = ViewLock(name, paths)
         self._frame = build
         self._merge_keys = merge_keys
         self._kept = kept
         self._folders = dict(folders or {})
         self._accounts: dict[str, AccountCollector] = {}
+        self._tasks: dict[str, list[TaskAccount]] = {}  # of the batch that is kept, by source
 
     def build(self) -> DataFrame:
         return self._frame()
+
+    @property
+    def sources(self) -> Mapping[str, SourceConnector]:
+        return self.connectors
 
     # -- starting ------------------------------------------------------------------------------------
 
@@ -83,16 +104,21 @@ class RunningQuery(StreamRun):
                     remedy=f"DROP MATERIALIZED VIEW {self.name}, then create it again",
                 )
             self.table.create(changelog.table_schema(frame.schema, self._kept))
-        elif self.table.open().version() > 0 and not checkpoints.exists(self.paths.checkpoint):
-            raise CheckpointError(
-                f"the checkpoint of view '{self.name}' is gone, but its table is there: going on would write "
-                "rows twice",
-                remedy=f"DROP MATERIALIZED VIEW {self.name}, then create it again",
-            )
+        elif (
+            not self.recovering
+            and self.table.open().version() > 0
+            and not checkpoints.exists(self.paths.checkpoint)
+        ):
+            raise gone(self.name, recoverable=END in self.table.newest_metadata())
 
     def start(self, frame: DataFrame) -> None:
         self.table.widen(changelog.table_schema(frame.schema, self._kept))
         super().start(frame)
+
+    def location(self, frame: DataFrame) -> str:
+        return (
+            super().location(frame) if self.state_server is None else self.state_server.url(self.checkpoint)
+        )
 
     def accounts(self, source: str, context: SparkContext) -> int:
         """Where tasks over a source send what they read."""
@@ -101,7 +127,15 @@ class RunningQuery(StreamRun):
         return self._accounts[source].id
 
     def write(self, frame: DataFrame, batch: int) -> None:
+        spans = {name: BatchSpans(name, each, batch) for name, each in self.connectors.items()}
+        self._keep(frame, batch)
+        for source, each in spans.items():
+            tasks = self._tasks.pop(source, [])
+            each.kept([self.name], tasks, lambda source=source: self._folders[source].read_policy())  # type: ignore[misc]
+
+    def _keep(self, frame: DataFrame, batch: int) -> None:
         query_id = checkpoints.query_id(self.paths.checkpoint)
+        self.lock.check()
         if self.table.holds(query_id, batch):
             log.info("view '%s': batch %d is in the table already", self.name, batch)
             self.table.persist()  # whoever wrote it may have been killed before that
@@ -115,7 +149,8 @@ class RunningQuery(StreamRun):
         elif self._merge_keys is None:
             written = self.table.written(frame, batch)
             self._take_accounts()
-            self.table.add(written, query_id, batch)
+            ends = by_source(checkpoints.offsets(self.paths.checkpoint, batch))
+            self.table.add(written, query_id, batch, {END: json.dumps(ends)})
         else:
             rows = frame.toArrow()
             self._take_accounts()
@@ -128,10 +163,14 @@ class RunningQuery(StreamRun):
         for source, collector in self._accounts.items():
             forms = collector.take()
             tasks = [TaskAccount.of(form) for form in forms.values()]
+            self._tasks[source] = tasks
+            read = InFlight.sum(InFlight(task.account.records, task.account.bytes) for task in tasks)
+            self.measured(source, read)
             judge(source, self._folders[source], tasks)
             for name, form in forms.items():
                 accounts.write(self.paths.accounts_of(source), name, form)
             hand_on(self._folders[source], self.paths.health_of(source), tasks)
+            watermarks.remember(self.paths.event_times_of(source), newest_times(tasks))
 
     # -- watching ------------------------------------------------------------------------------------
 
@@ -168,6 +207,7 @@ class RunningQuery(StreamRun):
             if any(source.latest for source in report.sources):
                 self.progress.lag = self._lag(report)
             self.progress.reported = max(self.progress.reported, report.batch)
+            self.progress.watermark_ms = report.watermark_ms or self.progress.watermark_ms
             if records:
                 self.progress.batch = max(self.progress.batch, report.batch)
                 self.progress.batch_ms = report.took_ms
@@ -182,6 +222,21 @@ class RunningQuery(StreamRun):
             for source in report.sources
             if source.end and source.latest
         )
+
+    def due(self) -> float | None:
+        """The watermark that follows from what was read so far, in milliseconds; None where it is not decided yet."""
+        found: list[float] = []
+        for source, connector in self.connectors.items():
+            decision = Decision.read(self.paths.watermark_of(source))
+            position = self.progress.positions.get(source)
+            if decision is None or position is None or not connector.reached(decision.position, position):
+                return None  # it was decided before this was read
+            found.append(-math.inf if decision.watermark_ms is None else decision.watermark_ms)
+        return min(found)
+
+    def has_closed(self, due_ms: float) -> bool:
+        """Whether all windows are closed that end before this watermark."""
+        return (self.progress.watermark_ms or 0) >= due_ms
 
     # -- ending --------------------------------------------------------------------------------------
 

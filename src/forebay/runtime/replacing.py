@@ -10,7 +10,7 @@ from forebay import sql
 # Where and what a source reads, and what its rows are: the checkpoints and tables of its views are of these.
 _FIXED_OPTIONS = frozenset(
     {
-        "topic", "topics", "topic.pattern", "topic.prefix", "group.id", "format", "key.format", "key.columns",
+        "topic", "topics", "topic.pattern", "topic.prefix", "group.id", "group.mode", "format", "key.format", "key.columns",
         "startup.mode", "startup.timestamp.ms", "startup.specific.offsets", "auto.offset.reset", "schema.evolution",
         "event.time.column",
     }
@@ -36,7 +36,7 @@ def differences(
     if old.connector != new.connector:
         found.append(Difference(f"connector: {old.connector} → {new.connector}", False))
     if old.watermark != new.watermark:
-        before, after = (mark.text if mark else "none" for mark in (old.watermark, new.watermark))
+        before, after = (mark.shown if mark else "none" for mark in (old.watermark, new.watermark))
         found.append(Difference(f"watermark: {before} → {after}", False))
     if old.on_error != new.on_error:
         before, after = (each.strategy if each else "skip" for each in (old.on_error, new.on_error))

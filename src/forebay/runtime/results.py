@@ -137,6 +137,20 @@ class Result:
         columns = [column.to_pylist() for column in self.arrow().columns]
         return list(zip(*columns, strict=True)) if columns else []
 
+    def has_rows(self) -> bool:
+        """Whether the statement was one that gives rows, be they none. Runs nothing."""
+        return any(each is not None for each in (self._table, self._plain, self._frame))
+
+    def plain_rows(self) -> Plain | None:
+        """Columns and rows of a SHOW or DESCRIBE, which are there without Arrow; None of a query."""
+        return self._plain
+
+    def first(self, limit: int) -> pa.Table:
+        """At most so many rows, as an Arrow table. A query runs for no more than these."""
+        if self._table is None and self._plain is None and self._frame is not None:
+            return self._run(self._frame, limit)
+        return self.arrow().slice(0, limit)
+
     def rows(self) -> list[dict[str, Any]]:
         """All rows as dictionaries by column. Blocks until the query is done."""
         return self._head(None)

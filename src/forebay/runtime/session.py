@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from functools import reduce
 from pathlib import Path
 from types import TracebackType
@@ -14,35 +13,40 @@ from typing import TYPE_CHECKING, Any
 from forebay import sql as language
 from forebay.answers.question import NeedsSpark
 from forebay.catalog import Catalog, QueryState
-from forebay.connectors.contract import Offsets, SourceCheckpoint
+from forebay.catalog.audit import AuditLog
+from forebay.connectors.contract import HealthStatus, Offsets, SourceCheckpoint, SourceConnector
 from forebay.connectors.registry import ConnectorRegistry, default_registry
 from forebay.deadletter.letters import DeadLetters
 from forebay.deadletter.outcomes import Outcomes
 from forebay.deadletter.report import REPORT
-from forebay.errors import (
-    ForebayError,
-    ObjectInUseError,
-    SessionClosedError,
-    UnsupportedSqlError,
-)
+from forebay.errors import ForebayError, SessionClosedError, UnsupportedSqlError
 from forebay.runtime.answering import Answers, explained, explained_by_spark
+from forebay.runtime.audited import noted
 from forebay.runtime.catalog_tables import CatalogTables
+from forebay.runtime.catching_up import wait_caught_up
 from forebay.runtime.describe import Describer
 from forebay.runtime.group_commits import GroupCommitter
 from forebay.runtime.health import HealthWatch
-from forebay.runtime.known import unknown
+from forebay.runtime.health_tables import HealthTables
 from forebay.runtime.letter_owners import owner_of, owners_in
 from forebay.runtime.letter_statements import letter_statement
 from forebay.runtime.placing import placed
-from forebay.runtime.replacing import differences
+from forebay.runtime.recovery import recover
 from forebay.runtime.results import Result
+from forebay.runtime.session_health import SessionHealth
 from forebay.runtime.session_settings import changes_answers, from_outside
 from forebay.runtime.shared_reads import REPORT_S
-from forebay.runtime.sources import Sources, found_columns
+from forebay.runtime.snapshots import Snapshots
+from forebay.runtime.source_flow import SourceFlow, pause, resume
+from forebay.runtime.source_metrics import SourceMetrics
+from forebay.runtime.source_statements import SourceStatements
+from forebay.runtime.sources import Sources
 from forebay.runtime.spark_failures import ours
 from forebay.runtime.status import Listing, QueryStatus, SourceLag, SourceStatus
+from forebay.runtime.view_places import storage_of
 from forebay.runtime.view_positions import earlier
 from forebay.runtime.views import Views
+from forebay.telemetry import otlp
 from forebay.views.changes import Subscription
 
 if TYPE_CHECKING:
@@ -52,8 +56,10 @@ if TYPE_CHECKING:
     from forebay.runtime.metrics import SessionCollector
     from forebay.runtime.progress import ProgressFollower
 
-COMMIT_ON_CLOSE_S = 10.0
-WATCH_S = 0.1  # how soon the failure of any of several queries is noticed
+COMMIT_ON_CLOSE_S, WATCH_S = (
+    10.0,
+    0.1,
+)  # the latter: how soon the failure of any of several queries is noticed
 
 
 def connect(
@@ -61,6 +67,8 @@ def connect(
     master: str = "local[*]",
     spark_conf: Mapping[str, str] | None = None,
     *,
+    storage: str | None = None,
+    archive: str | Path | None = None,
     registry: ConnectorRegistry | None = None,
 ) -> Session:
     """Open a session on a home directory: what was created there before is there again.
@@ -74,13 +82,16 @@ def connect(
     home: the directory that keeps definitions, checkpoints and tables; made if it is not there
     master: where Spark runs: `local[*]` is this machine with all its cores, `spark://…` and `yarn` are clusters
     spark_conf: settings of Spark, `{"spark.driver.memory": "4g"}`; they cannot change a Spark that runs already
+    storage: where tables of new views are, `s3://bucket/prefix`, if not in the home; credentials are in the environment
+    archive: for a cluster: what `forebay pack` has made, for workers that have no Forebay
     registry: the connectors that sources may name; those that are installed unless given
 
-    It does not block: Spark starts when it is first needed, which takes some seconds, and brokers are asked when a
-    statement needs them. Close the session, or use it in a `with` block: closing finishes the batches in flight and
-    commits their offsets.
+    It does not block: Spark starts when it is first needed, and brokers are asked when a statement needs them. Close the
+    session, or use it in a `with` block: closing finishes the batches in flight and commits their offsets.
     """
-    return Session(Path(home), master, dict(spark_conf or {}), registry or default_registry())
+    return Session(
+        Path(home), master, dict(spark_conf or {}), registry or default_registry(), storage, archive
+    )
 
 
 class Session:
@@ -90,30 +101,41 @@ class Session:
     """
 
     def __init__(
-        self, home: Path, master: str, spark_conf: dict[str, str], registry: ConnectorRegistry
-    ) -> None:
+        self, home: Path, master: str, spark_conf: dict[str, str], registry: ConnectorRegistry,
+        storage: str | None = None, archive: str | Path | None = None,
+    ) -> None:  # fmt: skip
         self.home = home.expanduser().resolve()
         self._master = master
+        self._archive = archive
         self._spark_conf = spark_conf
         self._spark: SparkSession | None = None
         self._owns_spark = False
         self._follower: ProgressFollower | None = None
+        self._push: otlp.MetricsPush | None = None
         self._lock = threading.RLock()
         self._closed = False
-        self._commit_errors: dict[str, ForebayError] = {}
         self._catalog = Catalog(self.home / "catalog.db")
         self._outcomes = Outcomes(self.home / "catalog.db")
+        self._audit = AuditLog(self.home)
         self._sources = Sources(self.home, self._catalog, registry)
-        self._tables = CatalogTables(self.home, self._catalog, self._sources, lambda: self._outcomes)
-        self._answers = Answers(self.home, self._catalog, self._tables, self._setting)
         self._views = Views(
-            self.home, self._catalog, self._sources, lambda: self.spark, self._lock, self._tables.frame
+            self.home, self._catalog, self._sources, lambda: self.spark, self._lock, storage_of(storage)
         )
-        self._describer = Describer(
-            self._catalog, self._sources, self._views, self.commit_errors, self._outages
+        self._health = SessionHealth(self._catalog, self._sources, self._views)
+        health = self._health
+        tables = HealthTables(
+            self.home, self._catalog, self._sources, health.of_brokers, health.own, health.watermark
         )
-        self._watch: HealthWatch | None = None
-        self._committer = GroupCommitter(self._on_commit)
+        self._tables = CatalogTables(self.home, self._catalog, self._sources, lambda: self._outcomes, tables)
+        self._answers = Answers(self.home, self._catalog, self._tables, self._setting)
+        self._snapshots = Snapshots(
+            self.home, self._catalog, self._sources, lambda: self.spark, self._tables.frame
+        )
+        self._source_statements = SourceStatements(
+            self._catalog, self._sources, self._views, self._lock, self._forget_group
+        )
+        self._describer = Describer(self._catalog, self._sources, self._views, self._health)
+        self._committer = GroupCommitter(self._health.on_commit)
 
     def __enter__(self) -> Session:
         return self
@@ -154,10 +176,13 @@ class Session:
 
         self._owns_spark = not sparks.is_running()
         if self._owns_spark:
-            spark = sparks.start(self._master, self._spark_conf, self.home / "warehouse")
+            spark = sparks.start(self._master, self._spark_conf, self.home / "warehouse", self._archive)
         else:
             spark = sparks.beside(self._spark_conf)
+        self._views.state_server = sparks.serve_state(spark)
         self._follower = ProgressFollower(spark, self._views.runs, self._catalog, self._on_checkpoint)
+        self._health.watch_stalls()
+        self._push = otlp.push(self.collector)
         return spark
 
     @property
@@ -195,13 +220,17 @@ class Session:
         return self._run(language.parse_one(text))
 
     def _run(self, statement: language.Statement) -> Result:
-        with placed(statement), ours():
-            return self._dispatch(statement)
+        with noted(self._audit, statement) as note, placed(statement), ours():
+            result = self._dispatch(statement)
+            note.message = result.done
+            return result
 
     def _dispatch(self, statement: language.Statement) -> Result:
         match statement:
             case language.CreateSource():
-                return self._create_source(statement)
+                return self._source_statements.create_source(statement)
+            case language.SetSource():
+                return self._source_statements.set_options(statement)
             case language.AlterSource():
                 with self._lock:
                     return Result(done=self._sources.alter(statement))
@@ -211,7 +240,7 @@ class Session:
                     done, notes = self._views.create(statement)
                 return Result(done=done, notes=notes)
             case language.Drop():
-                return self._drop(statement)
+                return self._source_statements.drop(statement)
             case language.Show():
                 return self._describer.show(statement.kind)
             case language.ShowCreate():
@@ -229,6 +258,10 @@ class Session:
                     done = self._views.detach(statement.name)
                     self._commit_without(statement.name)
                 return Result(done=done)
+            case language.PauseSource():
+                return Result(done=pause(self.home, self._catalog, statement.name))
+            case language.ResumeSource():
+                return Result(done=resume(self.home, self._catalog, statement.name))
             case language.Select():
                 return self._select(statement)
             case language.Explain():
@@ -243,75 +276,6 @@ class Session:
             ):
                 return letter_statement(statement, self.dead_letters(statement.source))
         raise UnsupportedSqlError(f"{type(statement).__name__} is not in this version")
-
-    def _create_source(self, statement: language.CreateSource) -> Result:
-        with self._lock:
-            views = self._views.over(statement.name)
-            known = self._catalog.get(statement.name)
-            evolving = "schema.evolution" in statement.options
-            if evolving and views and known and self._sources.is_same(statement, known):
-                # The columns that came since stay: the views over it have them.
-                statement = replace(statement, or_replace=False)
-            if statement.or_replace and views and known and known.sql != self._sources.masked(statement):
-                return self._replace_source(statement, views)
-            created, discovered = self._sources.create(statement)
-        kept = self._sources.peek(statement.name).options.without_effect()
-        notes = [f"note: '{key}' is kept, but this version does not act on it yet" for key in kept]
-        if discovered is not None:
-            notes = [*found_columns(discovered), *notes]
-        elif created:
-            notes = [*self._sources.peek(statement.name).notes(), *notes]
-        done = f"source {statement.name} {'created' if created else 'exists already'}"
-        return Result(done=done, notes=notes)
-
-    def _replace_source(self, statement: language.CreateSource, views: list[str]) -> Result:
-        """Of a source that views read: where they can go on over the new one, they are started again."""
-        old = self._sources.statement(statement.name)
-        found = differences(old, statement, self._sources.peek(statement.name).options.table.shown)
-        against = [each.text for each in found if not each.compatible]
-        if against:
-            raise ObjectInUseError(
-                f"source '{statement.name}' cannot be replaced while {', '.join(views)} reads from it: "
-                + "; ".join(against),
-                remedy=f"DROP SOURCE {statement.name} CASCADE drops the views too; or give the new source another name",
-            )
-        running = [view for view in views if view in self._views.running]
-        for view in running:
-            self._views.running.pop(view).stop()
-        try:
-            self._sources.create(statement)
-        finally:
-            for view in running:
-                self._views.start(view)
-        notes = [*(each.text for each in found), *self._sources.peek(statement.name).notes()]
-        again = f"; {', '.join(running)} started again" if running else ""
-        return Result(done=f"source {statement.name} replaced{again}", notes=notes)
-
-    def _drop(self, statement: language.Drop) -> Result:
-        names = self._sources.names() if statement.kind == "source" else self._views.names()
-        if statement.kind == "sink":
-            names = []
-        if statement.name not in names:
-            if statement.if_exists:
-                return Result(done=f"there is no {statement.kind} {statement.name}")
-            raise unknown(statement.kind, statement.name, names)
-        with self._lock:
-            if statement.kind == "view":
-                self._views.drop(statement.name)
-                return Result(done=f"view {statement.name} dropped")
-            views = self._views.over(statement.name)
-            if views and not statement.cascade:
-                raise ObjectInUseError(
-                    f"source '{statement.name}' is read by {', '.join(views)}",
-                    remedy=f"DROP SOURCE {statement.name} CASCADE drops them too",
-                )
-            for view in views:
-                self._views.drop(view)
-            self._committer.forget(statement.name)
-            self._commit_errors.pop(statement.name, None)
-            self._sources.drop(statement.name)
-        dropped = "".join(f", view {view} too" for view in views)
-        return Result(done=f"source {statement.name} dropped{dropped}")
 
     def _explain(self, statement: language.Explain) -> Result:
         inner = statement.statement
@@ -341,21 +305,25 @@ class Session:
             found = self._answers.to(statement.query)
         except NeedsSpark:
             self._check_functions(statement.query)
-            frame = self._views.select(statement)
-            return Result(frame=lambda: frame)
+            checked = [self._snapshots.select(statement)]
+            return Result(frame=lambda: checked.pop() if checked else self._later(statement))
 
         def rows(limit: int | None) -> pa.Table | None:
             with ours():
                 try:
                     return found.rows(limit)
-                except NeedsSpark:
+                except (
+                    NeedsSpark,
+                    FileNotFoundError,
+                ):  # its files were merged while nobody asked for the rows
                     return None
 
-        def from_spark() -> DataFrame:
-            with placed(statement), ours():  # when somebody asks for the rows: the statement has run by then
-                return self._views.select(statement)
+        return Result(frame=lambda: self._later(statement), answer=rows)
 
-        return Result(frame=from_spark, answer=rows)
+    def _later(self, statement: language.Select) -> DataFrame:
+        """When somebody asks for the rows: the statement has run by then."""
+        with placed(statement), ours():
+            return self._snapshots.select(statement)
 
     def _explain_select(self, statement: language.Select) -> Result:
         try:
@@ -363,7 +331,7 @@ class Session:
             found.rows()  # some values leave it to Spark after all
         except NeedsSpark as reason:
             with placed(statement):  # and not where the EXPLAIN stands
-                frame = self._views.select(statement)
+                frame = self._snapshots.select(statement)
             plan = frame._jdf.queryExecution().toString()
             return explained_by_spark(str(reason), plan)
         return explained(found)
@@ -405,6 +373,16 @@ class Session:
         with self._lock, ours():
             return [self._views.start(view) for view in self._views.resting()]
 
+    def recover(self, view: str, *, rebuild: bool = False) -> list[str]:
+        """Start a view whose checkpoint is lost, where its table says that it stands: nothing is lost, and nothing twice.
+
+        Returns what happened, and what is gone. A view for which Spark kept something (windows, joins) has lost that: a
+        `CheckpointError` says so, and `rebuild` makes its table anew of what the topics still hold. Blocks until the view runs.
+        """
+        self._check_open()
+        with self._lock, ours():
+            return recover(self._views, self._catalog, view, rebuild=rebuild)
+
     def subscribe(self, view: str, *, after: int | None = None, timeout: float | None = None) -> Subscription:
         """Follow a view's changes as Arrow batches; see `Subscription` for how to resume.
 
@@ -420,6 +398,11 @@ class Session:
                 query.raise_if_failed()
 
         return Subscription(self._views.changes(view), after=after, timeout=timeout, check=check)
+
+    def source(self, name: str) -> SourceConnector:
+        """A source's connector: its options, its columns and what decodes its records. Nothing is connected by this."""
+        self._check_open()
+        return self._sources.peek(name)
 
     def sources(self) -> list[SourceStatus]:
         """What sources there are, and how they fare, from the catalog: no broker is asked. Notebooks show a table."""
@@ -469,12 +452,13 @@ class Session:
         """Until all that the topics hold now is in the views, and the groups know of it.
 
         With `until_caught_up=False`: until a query fails or the time is over. A failed query's error is raised here,
-        a `QueryFailedError` or what it failed with; a `WaitTimeoutError` where the views have not caught up in time.
+        a `QueryFailedError` or what it failed with; a `WaitTimeoutError` where the views have not caught up in time, a
+        `SourcePausedError` where a source is paused before they have.
         """
         self._check_open()
         deadline = None if timeout is None else time.monotonic() + timeout
         if until_caught_up:
-            self._views.wait_caught_up(deadline, timeout)
+            wait_caught_up(self.home, self._views.running, deadline, timeout)
             self._committer.flush(COMMIT_ON_CLOSE_S)
             return
         while any(query.state is not QueryState.STOPPED for query in list(self._views.running.values())):
@@ -494,6 +478,7 @@ class Session:
         From now on the brokers are asked for the lag now and then, so that a scrape does not wait for them.
         """
         from forebay.runtime.metrics import SessionCollector
+        from forebay.runtime.source_watermarks import slowest
 
         return SessionCollector(
             self._catalog,
@@ -502,25 +487,35 @@ class Session:
             self._views.running,
             self.watch_health(),
             self.commit_errors,
+            lambda source: SourceFlow.of(self.home, source),
+            lambda source: slowest(self._describer.watermarks(source).values()),
         )
+
+    def health(self) -> dict[str, HealthStatus]:
+        """By source: whether its brokers answer and its views get on, how far its group is behind, and what to do.
+
+        Blocks until the brokers answer, or do not: then `healthy` is False and `message` says why; nothing is raised.
+        """
+        self._check_open()
+        return {name: self._health.check(name) for name in self._sources.names()}
+
+    def metrics(self) -> list[SourceMetrics]:
+        """What each source has done so far: records, bytes, errors, batches and how long they take, commits, lag.
+
+        No broker is asked: the lag is known from `watch_health()` or `collector()` on. Notebooks show a table.
+        """
+        self._check_open()
+        return Listing(SourceMetrics, self._health.metrics())
 
     def watch_health(self) -> HealthWatch:
         """From now on the brokers are asked every second how they are, and `queries()` says so when one is away."""
         with self._lock:
             self._check_open()
-            if self._watch is None:
-                self._watch = HealthWatch(self._sources.connected)
-            return self._watch
-
-    def _outages(self) -> dict[str, str]:
-        """By source: what keeps it from being read, or its offsets from being committed, right now."""
-        found = {source: error.message for source, error in self.commit_errors().items()}
-        health = self._watch.last() if self._watch is not None else {}
-        return found | {source: each.message for source, each in health.items() if not each.healthy}
+            return self._health.watch()
 
     def commit_errors(self) -> dict[str, ForebayError]:
         """Sources whose group offsets cannot be committed at the moment, and why."""
-        return dict(self._commit_errors)
+        return self._health.commit_errors()
 
     # -- the group's offsets -------------------------------------------------------------------------
 
@@ -529,8 +524,18 @@ class Session:
 
         What they have done by now: the news may be old, and must not lead the group back.
         """
-        offsets = reduce(earlier, self._positions(source) or [offsets])
-        self._committer.submit(source, self._sources.connector(source), SourceCheckpoint(offsets, batch))
+        connector = self._sources.connector(source)
+        if connector.share is None:
+            offsets = reduce(earlier, self._positions(source) or [offsets])
+        else:
+            # What this home has taken is its own, and a view that is behind follows: others must not read it again.
+            offsets = self._views.position_of_read(source) or {}
+        if offsets:
+            self._committer.submit(source, connector, SourceCheckpoint(offsets, batch))
+
+    def _forget_group(self, source: str) -> None:
+        self._committer.forget(source)
+        self._health.forget(source)
 
     def _commit_without(self, view: str) -> None:
         """The groups of a view's sources need not wait for it any more."""
@@ -550,12 +555,6 @@ class Session:
         starting = [name for name, query in list(self._views.running.items()) if source in query.connectors]
         return {*starting, *self._views.over(source)}
 
-    def _on_commit(self, source: str, error: ForebayError | None) -> None:
-        if error is None:
-            self._commit_errors.pop(source, None)
-        else:
-            self._commit_errors[source] = error
-
     # -- ending --------------------------------------------------------------------------------------
 
     def close(self) -> None:
@@ -574,19 +573,24 @@ class Session:
                 for source, offsets in query.progress.positions.items():
                     self._on_checkpoint(source, query.progress.batch, offsets)
             self._committer.close(COMMIT_ON_CLOSE_S)
+            self._sources.leave_groups()  # before Spark ends, which takes a while: others wait for the partitions
             if self._spark is not None:
                 if self._follower is not None:
                     self._follower.close()
                 for query in running.values():
                     query.recount(self._catalog)
                 REPORT.flush()
+                if self._push is not None:
+                    self._push.close()
                 if self._owns_spark:
                     self._spark.stop()
-            if self._watch is not None:
-                self._watch.close()
+            if self._views.state_server is not None:
+                self._views.state_server.close()
+            self._health.close()
             self._sources.close()
             self._tables.close()
             self._outcomes.close()
+            self._audit.close()
             self._catalog.close()
             self._closed = True
 

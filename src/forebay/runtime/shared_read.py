@@ -12,6 +12,8 @@ from __future__ import annotations
 
 import json
 import logging
+import os
+import sqlite3
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -23,21 +25,28 @@ from typing import Any
 from pyspark.sql import DataFrame
 
 from forebay import threads
-from forebay.catalog import Catalog, QueryState
+from forebay.catalog import Catalog, EventKind, QueryState
 from forebay.connectors.contract import Offsets, SourceConnector
 from forebay.deadletter.policy import SourceFolder
-from forebay.errors import ForebayError, QueryFailedError, from_text
+from forebay.errors import ForebayError, NotSharedError, QueryFailedError, StorageError, from_text
 from forebay.files import make_folder, write_whole
+from forebay.object_path import storage_away
 from forebay.runtime import checkpoints
+from forebay.runtime.batch_spans import BatchSpans
 from forebay.runtime.counting import batch_record
 from forebay.runtime.counting import report as report_errors
 from forebay.runtime.events import BatchReport
+from forebay.runtime.keyed_read import KeyedRead
 from forebay.runtime.live_run import by_source
 from forebay.runtime.read_answer import BatchAnswer, answer_of
 from forebay.runtime.shared_view import SharedView
 from forebay.runtime.stream_run import OnCheckpoint, StreamRun
-from forebay.runtime.task_accounts import hand_on, judge
+from forebay.runtime.task_accounts import hand_on, judge, newest_times
+from forebay.source import watermarks
 from forebay.source.accounts import Account
+from forebay.source.batch_size import Cause
+from forebay.source.budget import InFlight
+from forebay.source.flow_folder import ALL, ASIDE, FlowFolder, Plan, view_read
 from forebay.source.serving import Participant, ReadState
 
 log = logging.getLogger("forebay.read")
@@ -50,6 +59,11 @@ class ReadPaths:
     """Where a shared read keeps what. Everything of it is below one directory."""
 
     root: Path
+
+    @property
+    def read(self) -> str:
+        """Its name among the reads of its source."""
+        return ALL if self.root.name == "read" else view_read(self.root.parent.name, shared=True)
 
     @property
     def checkpoint(self) -> Path:
@@ -67,6 +81,31 @@ class ReadPaths:
     def health(self) -> Path:
         """How partitions fared, where the error policy has limits."""
         return self.root / "health"
+
+    @property
+    def event_times(self) -> Path:
+        """The greatest event time that was read of each partition."""
+        return self.root / "event-times.json"
+
+    @property
+    def keys(self) -> Path:
+        """The marks of keys that have watermarks of their own."""
+        return self.root / "keys.arrow"
+
+    @property
+    def watermark(self) -> Path:
+        """The source's watermark as of the last look, by the process that plans."""
+        return self.root / "watermark.json"
+
+    @property
+    def share(self) -> Path:
+        """What this process is assigned of a group that is shared."""
+        return self.root / "group"
+
+    @property
+    def claimed(self) -> Path:
+        """The batch that tables may have, where the group is shared."""
+        return self.root / "claimed"
 
     @property
     def start(self) -> Path:
@@ -90,10 +129,12 @@ class SharedRead(StreamRun):
         session_lock: AbstractContextManager[Any],
     ) -> None:
         super().__init__(
-            f"{source} for all" if paths.root.name == "read" else f"{source} for {paths.root.parent.name}",
+            f"{source} for all" if paths.read == ALL else f"{source} for {paths.root.parent.name}",
             f"the read of source '{source}'",
             paths.checkpoint,
             paths.drain,
+            read=paths.read,
+            flows={source: FlowFolder.of(folder.root)},
             output_mode="append",
             on_state=lambda name, state, message: self._tell_views(state, message),
             evolve=evolve,
@@ -103,7 +144,9 @@ class SharedRead(StreamRun):
         self.paths = paths
         self.views: dict[str, SharedView] = {}  # those that are served
         self.after_batch: Callable[[SharedRead], None] = lambda read: None
+        self.keyed: KeyedRead | None = None  # where keys have watermarks of their own
         self._connector = connector
+        self._share = connector.share
         self._folder = folder
         self._catalog = catalog
         self._frame = frame
@@ -124,6 +167,10 @@ class SharedRead(StreamRun):
             for name, each in state.views.items()
         }
         return replace(state, views=views)
+
+    @property
+    def sources(self) -> Mapping[str, SourceConnector]:
+        return {self.source: self._connector}
 
     # -- who is served -------------------------------------------------------------------------------
 
@@ -149,8 +196,11 @@ class SharedRead(StreamRun):
         with self._serving:
             view.position = position
             view.leave = self.remove
+            view.decision = self.paths.watermark
             self._save(self._state.with_view(Participant(view.served(), position)))
             self.views[view.name] = view
+        if self._share is not None and self.run is not None:
+            self._join_group()
         view.set_state(self.state if self.run else QueryState.STARTING, "")
 
     def remove(self, view: SharedView) -> None:
@@ -174,6 +224,51 @@ class SharedRead(StreamRun):
         state.write(self.paths.state)
         self._state = state
 
+    # -- a group that is shared ----------------------------------------------------------------------
+
+    def start(self, frame: DataFrame) -> None:
+        if self._share is not None:
+            self._give_up_unclaimed()
+            self._join_group()
+        super().start(frame)
+
+    def _give_up_unclaimed(self) -> None:
+        """A batch that no table has is planned anew: its partitions may be somebody else's by now."""
+        batch = checkpoints.in_flight(self.checkpoint) if checkpoints.exists(self.checkpoint) else None
+        if batch is not None and self._claimed() != self._claim(batch):
+            log.info("%s: batch %d was in no table, and is planned anew", self.what, batch)
+            checkpoints.give_up(self.checkpoint, batch)
+
+    def _join_group(self) -> None:
+        assert self._share is not None
+        self._share.on_rebalance = self._on_rebalance
+        self._share.join(self.paths.share, self._checkpointed, self.is_active)
+
+    def _on_rebalance(self, what: str) -> None:
+        try:
+            self._catalog.note(self.source, EventKind.REBALANCE, what)
+        except (
+            sqlite3.Error
+        ) as error:  # of a full disk, or of a session that closes: the group must not feel it
+            log.warning("%s: %s, which the catalog could not keep: %s", self.what, what, error)
+
+    def _checkpointed(self) -> Offsets | None:
+        done = checkpoints.committed(self.checkpoint)
+        return None if done is None else by_source(done.offsets).get(self.source)
+
+    def _claimed(self) -> str:
+        return self.paths.claimed.read_text() if self.paths.claimed.exists() else ""
+
+    def _claim(self, batch: int) -> str:
+        return f"{checkpoints.query_id(self.checkpoint)} {batch}"
+
+    def _make_ours(self, answer: BatchAnswer, batch: int) -> None:
+        """Before any table takes a batch: raises if its partitions have gone. One that is repeated may be in a table already."""
+        if self._share is None or self._claimed() == self._claim(batch):
+            return
+        self._share.confirm(answer.header.start, answer.header.end)
+        write_whole(self.paths.claimed, self._claim(batch).encode())
+
     # -- running -------------------------------------------------------------------------------------
 
     def build(self) -> DataFrame:
@@ -188,11 +283,15 @@ class SharedRead(StreamRun):
         return self._frame(self.paths)
 
     def write(self, frame: DataFrame, batch: int) -> None:
-        began = time.monotonic()
+        began, spans = time.monotonic(), BatchSpans(self.source, self._connector, batch)
         answer = answer_of(frame.toArrow())
+        self.measured(self.source, answer.read())
         query_id = checkpoints.query_id(self.checkpoint)
+        if self.keyed is not None:
+            answer = replace(answer, key_marks=self.keyed.marks(answer.header.start))
         with self._serving:
             judge(self.source, self._folder, answer.accounts)
+            self._make_ours(answer, batch)
             served = [view for view in self.views.values() if self._is_for(view, answer)]
             late: dict[str, int] = {}
             failed = self._keep(served, answer, query_id, batch, late)
@@ -203,9 +302,18 @@ class SharedRead(StreamRun):
                 view.position = answer.header.end
             self._settle(kept, failed, answer)
             hand_on(self._folder, self.paths.health, answer.accounts)
+            watermarks.remember(self.paths.event_times, newest_times(answer.accounts))
+            if self.keyed is not None:
+                self.keyed.remember(answer, all_read=all(view.progress.lag == 0 for view in kept))
+            spans.kept([view.name for view in kept], answer.accounts, self._folder.read_policy)
             broken = {view: failed[view.name] for view in served if view.name in failed}
         for view, why in broken.items():
-            view.fail(_as_error(view, why))
+            if (away := storage_away(view.paths.table, why)) is not None:
+                self._try_again(view, away)
+            else:
+                view.fail(_as_error(view, why))
+        if self._share is not None and broken and not self.views:
+            self._share.leave(wait=False)  # others can do what nobody here can
 
     def _is_for(self, view: SharedView, answer: BatchAnswer) -> bool:
         """Whether a batch goes on where the view stands. One of this name may have gone and come since it was planned."""
@@ -231,7 +339,9 @@ class SharedRead(StreamRun):
                 continue
 
             def keep(view: SharedView = view) -> None:
+                view.lock.check()
                 late[view.name] = view.keep(answer, query_id, batch)
+                view.away.over()
 
             def note(error: Exception, view: SharedView = view) -> None:
                 failed[view.name] = error
@@ -241,24 +351,27 @@ class SharedRead(StreamRun):
         for name, thread in working.items():
             thread.join(max(0.0, deadline - time.monotonic()) if len(served) > 1 else None)
             if thread.is_alive():
-                self._set_aside(self.views[name], thread, answer.header.served[name], failed)
+                self._set_aside(self.views[name], thread, answer, failed)
         return failed
 
     def _set_aside(
         self,
         view: SharedView,
         thread: threading.Thread,
-        position: Offsets,
+        answer: BatchAnswer,
         failed: Mapping[str, str | Exception],
     ) -> None:
         """A view whose table is slow holds up nobody else: it is served again once its table has the batch."""
+        position = answer.header.served[view.name]
         self.views.pop(view.name)
+        aside = self._in_flight_aside(view, answer.read())
         self._save(self._state.with_view(Participant(view.served(), position, ready=False)))
         message = f"its table did not take a batch within {SLOW_S:.0f} s: the other views go on, it follows"
         view.set_state(QueryState.RETRYING, message)
 
         def come_back() -> None:
             thread.join()
+            self.flows[self.source].forget(aside, os.getpid())
             if view.name in failed:
                 view.fail(_as_error(view, failed[view.name]))
             elif view.state is QueryState.RETRYING and not self._stopping.is_set():
@@ -269,6 +382,34 @@ class SharedRead(StreamRun):
         threads.start(
             f"forebay-follow-{view.name}", come_back, lambda error: view.fail(_as_error(view, error))
         )
+
+    def _try_again(self, view: SharedView, why: StorageError) -> None:
+        """A view whose storage is away holds up nobody else: it is served again after a while, from where it stands."""
+        view.set_state(QueryState.RETRYING, str(why))
+
+        def come_back() -> None:
+            while view.state is QueryState.RETRYING and not self._stopping.wait(view.away.failed()):
+                try:
+                    position = later_of_table(self._connector, self.checkpoint, view, view.position)
+                    view.count_up_to_here(self._catalog)
+                except Exception as error:
+                    if storage_away(view.paths.table, error) is None:
+                        raise
+                    continue
+                self.add(view, position)
+                return
+
+        threads.start(f"forebay-away-{view.name}", come_back, lambda error: view.fail(_as_error(view, error)))
+
+    def _in_flight_aside(self, view: SharedView, batch: InFlight) -> str:
+        """What its table has not taken yet is in flight as before, although the read goes on. Returns the name it has there."""
+        name = f"{ASIDE}{view.name}"
+        plan = Plan(
+            name, (view.name,), os.getpid(), int(time.time() * 1000), batch.records, batch.bytes, batch.records,
+            Cause.KEPT, f"the table of view {view.name} has not taken its batch yet",
+        )  # fmt: skip
+        self.flows[self.source].write(plan)
+        return name
 
     def _count(
         self, kept: list[SharedView], answer: BatchAnswer, batch: int, late: Mapping[str, int], took_ms: int
@@ -348,6 +489,10 @@ class SharedRead(StreamRun):
     # -- states --------------------------------------------------------------------------------------
 
     def _tell_views(self, state: QueryState, message: str) -> None:
+        if state is QueryState.FAILED and self._share is not None:
+            self._share.leave(wait=False)
+        if state is not QueryState.RUNNING and self.keyed is not None:
+            self.keyed.stand_still()
         for view in list(self.views.values()):
             if state is QueryState.FAILED and self.error is not None:
                 self.remove(view)
@@ -377,4 +522,11 @@ def _as_error(view: SharedView, why: str | Exception) -> ForebayError:
     known = from_text(why) if isinstance(why, str) else why if isinstance(why, ForebayError) else None
     if known is None:
         return QueryFailedError(f"view '{view.name}' failed: {why}")
+    if (
+        isinstance(known, NotSharedError) and not view.paths.table.exists()
+    ):  # here neither: no matter of clusters
+        return QueryFailedError(
+            f"view '{view.name}' failed: its table at {view.paths.table} is gone",
+            remedy=f"put it back, then START VIEW {view.name}: it goes on where it stood. Or drop the view and create it again",
+        )
     return QueryFailedError(f"view '{view.name}' failed: {known.code}: {known.message}", remedy=known.remedy)

@@ -19,14 +19,16 @@ from pyspark.sql import SparkSession
 from forebay import locks, threads
 from forebay.catalog import Catalog, QueryState
 from forebay.connectors.contract import Offsets, SourceConnector
-from forebay.errors import CheckpointError, ForebayError
+from forebay.errors import AlreadyRunningError, CheckpointError, ForebayError
 from forebay.files import make_folder
 from forebay.runtime import checkpoints
+from forebay.runtime.keyed_read import KeyedRead
 from forebay.runtime.live_run import by_source
+from forebay.runtime.recovery import gone
 from forebay.runtime.shared_read import ReadPaths, SharedRead, later_of_table
 from forebay.runtime.shared_view import SharedView
 from forebay.runtime.sources import Sources
-from forebay.source.stream import shared_frame
+from forebay.source.stream import WatermarkFiles, shared_frame
 
 if TYPE_CHECKING:
     from filelock import BaseFileLock
@@ -56,6 +58,7 @@ class SharedReads:
         self._for_all: dict[str, SharedRead] = {}  # by source
         self._alone: dict[str, SharedRead] = {}  # by view
         self._locks: dict[str, BaseFileLock] = {}
+        self.recovering: set[str] = set()  # views that may go on where their tables say that they stand
 
     def runs(self) -> list[SharedRead]:
         """All that run now."""
@@ -66,12 +69,23 @@ class SharedReads:
     def join(self, view: SharedView, start: Offsets) -> None:
         """Serve a view from where it stands; from `start` if it never was served."""
         shared = self._read_for_all(view.source)
+        try:
+            self._join_or_serve_alone(shared, view, start)
+        except BaseException:
+            if shared is not None and not shared.views and self._for_all.get(view.source) is shared:
+                self._close(view.source)  # it was opened for nothing
+            raise
+
+    def _join_or_serve_alone(self, shared: SharedRead | None, view: SharedView, start: Offsets) -> None:
+        share = self._sources.connector(view.source).share
+        if shared is None and share is not None:
+            raise AlreadyRunningError(
+                f"another process reads source '{view.source}' for this home",
+                remedy="give each process that shares a group a home of its own: --home",
+            )
         position = self._position(view, shared)
         if position is None and view.table.open().version() > 0:
-            raise CheckpointError(
-                f"the checkpoint of view '{view.name}' is gone, but its table is there: going on would write rows twice",
-                remedy=f"DROP MATERIALIZED VIEW {view.name}, then create it again",
-            )
+            position = self._recovered(view)
         position = position or start
         view.starts = {view.source: start}
         view.position = position
@@ -85,17 +99,30 @@ class SharedReads:
         here = shared.position
         assert here is not None
         connector = self._sources.connector(view.source)
-        if _distance(connector, position, here) > NEAR:
+        # Of a group that is shared, one read alone may take what is new.
+        if share is None and _distance(connector, position, here) > NEAR:
             self._serve_alone(view)
             return
         self._join(shared, view, position)
+
+    def _recovered(self, view: SharedView) -> Offsets:
+        """Where the table says that it stands. Nobody takes its word unasked: it may be an old copy."""
+        position = view.recorded_end()
+        if view.name not in self.recovering:
+            raise gone(view.name, recoverable=position is not None)
+        if position is None:
+            raise CheckpointError(
+                f"nothing in the table of view '{view.name}' says where it stands in its source",
+                remedy=f"forebay recover {view.name} --rebuild reads the source again",
+            )
+        return position
 
     def _join(self, shared: SharedRead, view: SharedView, position: Offsets) -> None:
         shared.add(view, position)
         view.leave = self.leave
         for left in (self._alone_paths(view).root, view.paths.checkpoint):
             shutil.rmtree(left, ignore_errors=True)
-        if shared.run is None and shared.state is QueryState.STARTING:
+        if shared.run is None and shared.state is QueryState.CREATED:
             shared.start(shared.build())
 
     def _serve_alone(self, view: SharedView) -> None:
@@ -167,8 +194,12 @@ class SharedReads:
             held = locks.take(paths.root / "lock")
             if held is None:
                 return None
+            try:
+                self._for_all[source] = self._read(source, paths)
+            except BaseException:
+                held.release()
+                raise
             self._locks[source] = held
-            self._for_all[source] = self._read(source, paths)
         return self._for_all[source]
 
     def _read(self, source: str, paths: ReadPaths) -> SharedRead:
@@ -183,13 +214,17 @@ class SharedReads:
                 connector,
                 start=json.loads(paths.start.read_text()),
                 drain=paths.drain,
+                read=paths.read,
                 errors=sources.folder(source).root,
                 health=paths.health,
                 state=paths.state,
+                share=paths.share if connector.share is not None else None,
                 event_time=sources.event_time(statement, connector),
+                watermark=WatermarkFiles(paths.event_times, paths.watermark),
+                keys=paths.keys,
             )
 
-        return SharedRead(
+        read = SharedRead(
             source,
             paths,
             connector,
@@ -199,6 +234,10 @@ class SharedReads:
             evolve=sources.evolve,
             session_lock=self._lock,
         )
+        event_time = sources.event_time(sources.statement(source), connector)
+        if event_time is not None and event_time.key is not None:
+            read.keyed = KeyedRead(paths.keys, connector, event_time)
+        return read
 
     # -- leaving -------------------------------------------------------------------------------------
 
@@ -229,8 +268,16 @@ class SharedReads:
         elif not shared.views:
             self._close(source)
 
+    def position(self, source: str) -> Offsets | None:
+        """Where the read for all views of a source stands; None if none runs here."""
+        read = self._for_all.get(source)
+        return None if read is None else read.position
+
     def _close(self, source: str) -> None:
         self._for_all.pop(source).stop()
+        share = self._sources.connector(source).share
+        if share is not None:
+            share.leave()
         self._locks.pop(source).release()
 
     def begin_to_stop(self) -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from pathlib import Path
 
+from forebay.backoff import Backoff
 from forebay.catalog import Catalog, QueryState, Totals
 from forebay.connectors.contract import Offsets, SourceConnector
 from forebay.errors import CheckpointError, ForebayError
@@ -20,6 +22,12 @@ from forebay.views.paths import ViewPaths
 from forebay.views.table import ViewTable
 
 END = "forebay.end"  # in a table's commits: where the batch ended in its source
+
+
+def end_in(metadata: Mapping[str, str]) -> Offsets | None:
+    """Where a batch ended, as its commit has it."""
+    found: Offsets | None = json.loads(metadata[END]) if END in metadata else None
+    return found
 
 
 class SharedView(LiveRun):
@@ -41,9 +49,12 @@ class SharedView(LiveRun):
         self.source = source
         self.connectors = {source: connector}
         self.starts: dict[str, Offsets] = {}
-        self.lock = ViewLock(name, paths.lock)
+        self.lock = ViewLock(name, paths)
         self.position: Offsets = {}  # where its table stands
+        self.away = Backoff()  # while its storage does not answer
         self.leave: Callable[[SharedView], None] = lambda view: None  # set by whoever runs it
+        self.decision: Path | None = None  # where the read that serves it has the source's watermark
+        self.retention_s = retention_s
         self.table = ViewTable(paths.table, retention_s)
         self._program = program
         self._replanned = replanned
@@ -78,6 +89,10 @@ class SharedView(LiveRun):
     @abstractmethod
     def last_batch(self, query_id: str) -> int | None:
         """The newest batch of a query that the table has."""
+
+    @abstractmethod
+    def recorded_end(self) -> Offsets | None:
+        """Where its newest batch ended, by its table alone: for when the checkpoint is lost."""
 
     def count(
         self, known: Totals | None, answer: BatchAnswer, late: int, took_ms: int
@@ -140,6 +155,9 @@ class RowView(SharedView):
     def last_batch(self, query_id: str) -> int | None:
         found: int | None = self.table.open().transaction_version(query_id)
         return found
+
+    def recorded_end(self) -> Offsets | None:
+        return end_in(self.table.newest_metadata())
 
     def keep(self, answer: BatchAnswer, query_id: str, batch: int) -> int:
         files = answer.files.get(self.name, ())

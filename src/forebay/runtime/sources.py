@@ -6,7 +6,7 @@ import re
 import shutil
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -29,6 +29,7 @@ from forebay.errors import (
 from forebay.options import Options
 from forebay.runtime.definitions import source_statement
 from forebay.runtime.known import KnownSources, OnErrorFacts, SourceFacts
+from forebay.runtime.late_tables import check_letters_wanted
 from forebay.source.stream import EventTime
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -174,6 +175,8 @@ class Sources(KnownSources):
         facts = self.facts_of(altered)
         policy = self._policy(facts.on_error)
         # Whoever stops letters need not know the brokers' password.
+        if policy.strategy != "dead_letter":
+            check_letters_wanted(self._catalog, statement.name)
         if policy.strategy == "dead_letter":
             _check_destination(policy, self.peek(statement.name))
             _make_destination(policy, self.connector(statement.name))
@@ -207,7 +210,9 @@ class Sources(KnownSources):
         if statement.spelling == "from":
             # ON ERROR's short spelling names no group; WITH (…) requires one.
             given = kind.with_defaults(statement.name, given)
-        return SourceConfig(statement.name, statement.connector, given, columns)
+        mark = statement.watermark
+        event_time = mark.column if mark else given.get("event.time.column")
+        return SourceConfig(statement.name, statement.connector, given, columns, event_time)
 
     def event_time(self, statement: sql.CreateSource, connector: SourceConnector) -> EventTime | None:
         """The watermark of the source: the clause, or else the option."""
@@ -232,7 +237,27 @@ class Sources(KnownSources):
                 f"event time must be a TIMESTAMP, and '{column}' is {sql.type_name(found.type)}",
                 remedy=f"declare it as: {column} TIMESTAMP (ISO 8601 text or epoch milliseconds are read as one)",
             )
-        return EventTime(found.name, int(delay))
+        options = connector.options
+        return EventTime(
+            found.name,
+            int(delay),
+            options.get("watermark.idle.timeout.ms") or EventTime.idle_ms,
+            options.get("watermark.alignment.max.drift.ms"),
+            self._key(statement, fields),
+        )
+
+    def _key(self, statement: sql.CreateSource, fields: Mapping[str, pa.Field]) -> str | None:
+        """The column of PER KEY."""
+        key = statement.watermark.key if statement.watermark else None
+        if key is None:
+            return None
+        found = fields[key.lower()]
+        if pa.types.is_nested(found.type) or pa.types.is_floating(found.type):
+            raise UnsupportedSqlError(
+                f"WATERMARK … PER KEY {found.name}: a {sql.type_name(found.type)} tells no keys apart",
+                remedy="name a column that is a text, a number without fractions, a date or a truth value",
+            )
+        return str(found.name)
 
     # -- using ---------------------------------------------------------------------------------------
 
@@ -298,6 +323,12 @@ class Sources(KnownSources):
         connector = self._open.pop(name, None)
         if connector is not None:
             connector.close()
+
+    def leave_groups(self) -> None:
+        """Out of the groups that are shared with other processes: nothing is read here any more."""
+        for connector in self._open.values():
+            if connector.share is not None:
+                connector.share.leave()
 
     def close(self) -> None:
         for name in list(self._open):

@@ -25,6 +25,9 @@ from forebay import source
 from forebay.jvm.classes import ClassArchive
 from forebay.jvm.java import find_java
 from forebay.jvm.stderr import Stderr
+from forebay.runtime import clusters
+from forebay.runtime.state_server import StateServer
+from forebay.source.control import WatermarkSource
 from forebay.source.datasource import ForebaySource
 
 log = logging.getLogger("forebay.spark")
@@ -43,10 +46,9 @@ DEFAULTS = {
     "spark.app.name": "forebay",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    "spark.driver.host": "127.0.0.1",
-    "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.memory": "2g",
 }
+LOOPBACK = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 SET_BY_EACH_QUERY = (
     "SPARK_LOCAL_DIRS", "SPARK_AUTH_SOCKET_TIMEOUT", "SPARK_BUFFER_SIZE", "SPARK_PYTHON_RUNTIME",
 )  # fmt: skip
@@ -76,7 +78,7 @@ def beside(conf: Mapping[str, str]) -> SparkSession:
     running = SparkSession.builder.getOrCreate()
     spark = running.newSession()
     settings = {**OF_A_SESSION, "spark.sql.redaction.options.regex": REDACTION + "|url"}
-    if spark.sparkContext.master.startswith("local"):
+    if clusters.is_local(spark.sparkContext.master):
         settings["spark.sql.shuffle.partitions"] = str(spark.sparkContext.defaultParallelism)
     fixed = []
     for key, value in {**settings, **conf}.items():
@@ -94,12 +96,19 @@ def beside(conf: Mapping[str, str]) -> SparkSession:
     return spark
 
 
-def start(master: str, conf: Mapping[str, str], warehouse: Path) -> SparkSession:
-    """A Spark of its own settings, with the data source `forebay` registered. None may run in this process."""
-    local = master.startswith("local")
-    # Workers must run in this interpreter: that is where the dependencies are.
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    if local:
+def start(
+    master: str, conf: Mapping[str, str], warehouse: Path, archive: str | Path | None = None
+) -> SparkSession:
+    """A Spark of its own settings, with the data source `forebay` registered. None may run in this process.
+
+    `archive`: what `forebay pack` has made, for the executors of a cluster.
+    """
+    local = clusters.is_local(master)
+    # Workers must run in this interpreter, or in one like it: that is where the dependencies are.
+    os.environ.setdefault(
+        "PYSPARK_PYTHON", sys.executable if local else clusters.python(master, archive, conf)
+    )
+    if local or clusters.on_loopback(master):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     settings = {
         "spark.master": _with_retries(master),
@@ -108,26 +117,29 @@ def start(master: str, conf: Mapping[str, str], warehouse: Path) -> SparkSession
         "spark.sql.redaction.options.regex": REDACTION + "|url",
         "spark.redaction.regex": REDACTION,
         "spark.sql.warehouse.dir": str(warehouse),
+        "spark.python.daemon.module": "forebay.source.worker_daemon",
+        # A micro-batch writes two files to its checkpoint. Hadoop's usual way starts a process to set the
+        # permissions of each, and of a checksum that is thrown away: 50 ms a file that go for nothing.
+        "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
+        "spark.sql.streaming.checkpointFileManagerClass": (
+            "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+        ),
     }
     if local:
         # The default of 200 would mean 200 tasks for a batch of ten rows.
         settings["spark.sql.shuffle.partitions"] = str(_cores(master))
-        settings["spark.python.daemon.module"] = "forebay.source.worker_daemon"
-        settings |= _sockets()
-        # A micro-batch writes two files to its checkpoint. Hadoop's usual way starts a process to set the
-        # permissions of each, and of a checksum that is thrown away: 50 ms a file that go for nothing.
-        settings["spark.hadoop.fs.file.impl"] = "org.apache.hadoop.fs.RawLocalFileSystem"
-        settings["spark.sql.streaming.checkpointFileManagerClass"] = (
-            "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
-        )
+        settings |= {**LOOPBACK, **_sockets(), **conf}
     else:
-        settings.pop("spark.driver.host")
-        settings.pop("spark.driver.bindAddress")
-    settings |= conf
+        clusters.check_reachable(master)
+        settings |= {**conf, **clusters.settings(master, conf, archive)}
+        settings |= {key: conf[key] for key in conf if key.startswith("spark.driver.")}
     builder = SparkSession.builder
     for key, value in settings.items():
         builder = builder.config(key, value)
-    with _python_path(Path(source.__file__).with_name("start")), _own_interrupts():
+    paths = {"PYTHONPATH": Path(source.__file__).with_name("start")}
+    if not local:
+        paths["PATH"] = clusters.python_folder()  # where a name is found that means this Python
+    with _first_on(paths), _own_interrupts():
         _launch(settings)
         spark = builder.getOrCreate()
     # A query's failure reaches the user as one of our errors; Spark's own log says it again, in Scala, and
@@ -137,7 +149,24 @@ def start(master: str, conf: Mapping[str, str], warehouse: Path) -> SparkSession
         PySparkLogger.getLogger(name).disabled = True
     spark.sparkContext.setLogLevel(os.environ.get("FOREBAY_SPARK_LOG", "OFF"))
     register(spark)
+    if not local:
+        clusters.await_executor(spark, master)
     return spark
+
+
+def serve_state(spark: SparkSession) -> StateServer | None:
+    """Where tasks run on other machines: what gives them the driver's checkpoints, and lets this session's tasks in."""
+    context = spark.sparkContext
+    if clusters.is_local(context.master):
+        return None
+    conf = dict(context.getConf().getAll())
+    host = conf["spark.driver.host"]
+    server = StateServer(
+        host, conf.get("spark.driver.bindAddress") or host, int(conf.get("spark.forebay.state.port", "0"))
+    )
+    for key, value in server.settings().items():
+        spark.conf.set(key, value)
+    return server
 
 
 def _launch(settings: Mapping[str, str]) -> None:
@@ -158,17 +187,19 @@ def _launch(settings: Mapping[str, str]) -> None:
 
 
 @contextmanager
-def _python_path(folder: Path) -> Iterator[None]:
-    """The JVM that starts meanwhile, and the Python processes that it starts, have this folder on their path."""
-    before = os.environ.get("PYTHONPATH")
-    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(folder), before)))
+def _first_on(paths: Mapping[str, Path]) -> Iterator[None]:
+    """The JVM that starts meanwhile, and the processes that it starts, look into these folders first, by variable."""
+    before = {name: os.environ.get(name) for name in paths}
+    for name, folder in paths.items():
+        os.environ[name] = os.pathsep.join(filter(None, (str(folder), before[name])))
     try:
         yield
     finally:
-        if before is None:
-            del os.environ["PYTHONPATH"]
-        else:
-            os.environ["PYTHONPATH"] = before
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
 
 
 @contextmanager
@@ -198,6 +229,7 @@ def register(spark: SparkSession) -> None:
     sessions.setActiveSession(spark._jsparkSession)
     try:
         spark.dataSource.register(ForebaySource)
+        spark.dataSource.register(WatermarkSource)
     finally:
         if active.isDefined():
             sessions.setActiveSession(active.get())

@@ -9,6 +9,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 from forebay.errors import ForebayError, SelectFailedError, UnexpectedError, from_text
+from forebay.runtime.clusters import not_set_up
 
 
 @contextmanager
@@ -27,7 +28,7 @@ def ours() -> Iterator[None]:
 def as_ours(error: PySparkException | Py4JError) -> ForebayError:
     """One of ours that Spark passed on as text, else what Spark says, without its plans and stacks."""
     text = str(error)
-    return from_text(text) or SelectFailedError(f"Spark says: {reason(text)}")
+    return from_text(text) or not_set_up(text) or SelectFailedError(f"Spark says: {reason(text)}")
 
 
 def reason(message: str) -> str:

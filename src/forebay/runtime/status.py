@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from forebay.catalog import Catalog, QueryState
+from forebay.connectors.contract import PartitionLag
 from forebay.runtime.known import KnownSources
 from forebay.runtime.results import Result
+from forebay.runtime.source_flow import SourceFlow
+from forebay.runtime.states import ALIVE, hint_of, state_of_source
+from forebay.runtime.times import time_text
 
 T = TypeVar("T")
 
@@ -32,6 +36,10 @@ class SourceStatus:
     # The view that is behind the group's offsets, which stand still until it is not.
     waits_for: str | None = None
     case_mismatches: int = 0  # records with a NULL for a field that differs from its column only in case
+    flow: str = ""  # paused, or how far its slowest read is behind and how long that lasts
+    state: str = "created"  # the worst of its views'
+    lag: int | None = None  # records that its group has not committed, where the brokers are watched
+    lag_s: float | None = None  # how old the oldest of them is
 
     def __repr__(self) -> str:
         topic = f" topic {self.topic}" if self.topic else ""
@@ -40,7 +48,7 @@ class SourceStatus:
         rejected = f", {self.errors_total:,} rejected" if self.errors_total else ""
         return (
             f"<source {self.name}: {self.connector}{topic}{group}, {len(self.columns)} columns{views}, "
-            f"on error {self.on_error}{rejected}>"
+            f"on error {self.on_error}{rejected}{f', {self.flow}' if self.flow else ''}>"
         )
 
 
@@ -58,6 +66,8 @@ class QueryStatus:
     lag: int | None
     batch_ms: int
     message: str
+    catch_up: str = ""  # how far it is behind and how long that lasts, or what it waits for
+    hint: str = ""  # what to do, in a state that is not a good one
 
     def __repr__(self) -> str:
         rejected = f", {self.rejected:,} rejected" if self.rejected else ""
@@ -77,11 +87,21 @@ class SourceLag:
     committed: int | None
     end: int
     lag: int
+    lag_s: float | None = None  # how old the oldest unread record is; None if that is not known
+    catch_up: str = ""  # of the source's slowest read, in all partitions
+
+    @classmethod
+    def of(cls, source: str, group: str | None, row: PartitionLag, catch_up: str) -> SourceLag:
+        """A connector's row, with whose it is."""
+        return cls(
+            source, group, row.topic, row.partition, row.committed, row.end, row.lag, row.lag_s, catch_up
+        )
 
     def __repr__(self) -> str:
         committed = "none" if self.committed is None else f"{self.committed:,}"
+        age = "" if self.lag_s is None else f", {self.lag_s:,.1f} s"
         return (
-            f"<lag of source {self.source} in {self.topic}/{self.partition}: {self.lag:,} "
+            f"<lag of source {self.source} in {self.topic}/{self.partition}: {self.lag:,}{age} "
             f"(committed {committed}, end {self.end:,})>"
         )
 
@@ -100,7 +120,7 @@ class Listing(list[T], Generic[T]):
         return table_of(self._kind, self)._repr_html_()
 
 
-def source_statuses(catalog: Catalog, sources: KnownSources) -> list[SourceStatus]:
+def source_statuses(home: Path, catalog: Catalog, sources: KnownSources) -> list[SourceStatus]:
     found = []
     errors = {each.source_name: each for each in catalog.source_errors()}
     for name in sources.names():
@@ -122,6 +142,10 @@ def source_statuses(catalog: Catalog, sources: KnownSources) -> list[SourceStatu
                 case_mismatches=max(
                     (each.case_mismatches for each in catalog.totals(source=name)), default=0
                 ),
+                flow=str(SourceFlow.of(home, name)),
+                state=str(
+                    state_of_source(view_state(catalog, view)[0] for view in views_over(catalog, name))
+                ),
             )
         )
     return found
@@ -132,15 +156,20 @@ def views_over(catalog: Catalog, source: str) -> list[str]:
     return [view.name for view in catalog.all("view") if source in view.detail.get("sources", ())]
 
 
-def query_status(catalog: Catalog, view: str) -> QueryStatus:
-    """A view's query as the catalog knows it; of one that runs in this process more is known."""
+def view_state(catalog: Catalog, view: str) -> tuple[QueryState, str]:
+    """The state of a view's query and why it is in it, whoever runs it."""
     import psutil
 
-    totals = catalog.totals(view=view)
     state, message, pid = catalog.state(view) or (QueryState.STOPPED, "", 0)
-    alive = (QueryState.RUNNING, QueryState.STARTING, QueryState.RETRYING)
-    if state in alive and not psutil.pid_exists(pid):
-        state, message = QueryState.STOPPED, f"process {pid} ended without stopping it"
+    if state in ALIVE and not psutil.pid_exists(pid):
+        return QueryState.STOPPED, f"process {pid} ended without stopping it"
+    return state, message
+
+
+def query_status(home: Path, catalog: Catalog, view: str) -> QueryStatus:
+    """A view's query as the catalog knows it; of one that runs in this process more is known."""
+    totals = catalog.totals(view=view)
+    state, message = view_state(catalog, view)
     recent = catalog.batches(view, 1)
     return QueryStatus(
         view,
@@ -153,7 +182,17 @@ def query_status(catalog: Catalog, view: str) -> QueryStatus:
         None,
         recent[0][4] if recent else 0,
         message,
+        _catch_up(home, catalog, view),
+        hint_of(state, view=view),
     )
+
+
+def _catch_up(home: Path, catalog: Catalog, view: str) -> str:
+    known = catalog.get(view)
+    sources = known.detail.get("sources", ()) if known is not None else ()
+    found = {source: SourceFlow.of(home, source).for_view(view) for source in sources}
+    words = {source: text for source, text in found.items() if text}
+    return "; ".join(text if len(found) == 1 else f"{source}: {text}" for source, text in words.items())
 
 
 def shown(
@@ -161,8 +200,11 @@ def shown(
     catalog: Catalog,
     sources: Callable[[], Sequence[SourceStatus]],
     queries: Callable[[], Sequence[QueryStatus]],
+    lag: Callable[[], Sequence[SourceLag]],
 ) -> Result:
-    """SHOW SOURCES, QUERIES, VIEWS or SINKS."""
+    """SHOW SOURCES, QUERIES, VIEWS, SINKS or LAG, which asks the brokers."""
+    if kind == "lag":
+        return table_of(SourceLag, lag())
     if kind == "sources":
         return table_of(SourceStatus, sources())
     if kind == "queries":
@@ -187,7 +229,3 @@ def table_of(kind: type[Any], items: Sequence[Any]) -> Result:
         for item in items
     ]
     return Result.of(names, rows)
-
-
-def time_text(at_ms: int) -> str:
-    return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
+from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming import StreamingQuery
@@ -17,12 +19,23 @@ from pyspark.sql.streaming import StreamingQuery
 from forebay import threads
 from forebay.backoff import Backoff
 from forebay.catalog import Catalog, QueryState
-from forebay.connectors.contract import Offsets
-from forebay.errors import ForebayError, NewFieldsError, QueryFailedError, WorkerLostError, from_text
-from forebay.runtime import checkpoints, events
+from forebay.connectors.contract import Offsets, SourceConnector
+from forebay.errors import (
+    CheckpointError,
+    DiskFullError,
+    ForebayError,
+    NewFieldsError,
+    QueryFailedError,
+    WorkerLostError,
+    from_text,
+)
+from forebay.runtime import checkpoints, clusters, events
 from forebay.runtime.events import BatchReport
 from forebay.runtime.live_run import LiveRun, by_source
+from forebay.runtime.source_flow import state_of
 from forebay.runtime.spark_failures import reason
+from forebay.source.budget import InFlight
+from forebay.source.flow_folder import FlowFolder
 
 log = logging.getLogger("forebay.query")
 
@@ -41,6 +54,8 @@ class StreamRun(LiveRun):
         checkpoint: Path,
         drain: Path,
         *,
+        read: str,
+        flows: Mapping[str, FlowFolder],
         output_mode: str,
         on_state: Callable[[str, QueryState, str], None],
         evolve: Callable[[str, int], None],
@@ -49,6 +64,8 @@ class StreamRun(LiveRun):
         super().__init__(name, on_state)
         self.what = what
         self.checkpoint = checkpoint
+        self.read = read  # its name among the reads of a source
+        self.flows = flows  # by source
         self.run: str | None = None  # Spark's id of what runs now; None once its end is dealt with
         self._drain = drain
         self._output_mode = output_mode
@@ -59,6 +76,7 @@ class StreamRun(LiveRun):
         self._stopping = threading.Event()
         self._backoff = Backoff()
         self._workers_lost = 0
+        self._writing: tuple[int, float] | None = None  # the batch that is being kept, and since when
 
     @abstractmethod
     def build(self) -> DataFrame:
@@ -72,28 +90,66 @@ class StreamRun(LiveRun):
     def record(self, report: BatchReport, catalog: Catalog, on_checkpoint: OnCheckpoint) -> None:
         """A batch is in the checkpoint. One that is known already changes nothing."""
 
+    @property
+    @abstractmethod
+    def sources(self) -> Mapping[str, SourceConnector]:
+        """What it reads."""
+
     # -- starting ------------------------------------------------------------------------------------
 
     def start(self, frame: DataFrame) -> None:
+        self.set_state(QueryState.STARTING, "")
         self._drain.unlink(missing_ok=True)
         checkpoints.sweep(self.checkpoint)
+        for flow in self.flows.values():
+            flow.forget(self.read)  # of a run before
+        checkpoints.check(self.checkpoint)
         self._remember_checkpoint()
         self.progress.reported = self.progress.batch
         writer = (
             frame.writeStream.queryName(self.name)
             .outputMode(self._output_mode)
-            .option("checkpointLocation", str(self.checkpoint))
-            .foreachBatch(self.write)
+            .option("checkpointLocation", self.location(frame))
+            .foreachBatch(self._write)
         )
         self._query = writer.start()
         self.run = str(self._query.runId)
         self.set_state(QueryState.RUNNING, "")
+
+    def location(self, frame: DataFrame) -> str:
+        """What Spark calls the checkpoint. On a cluster a path alone may mean one of its own file system."""
+        master = frame.sparkSession.sparkContext.master
+        return str(self.checkpoint) if clusters.is_local(master) else f"file://{self.checkpoint}"
+
+    def _write(self, frame: DataFrame, batch: int) -> None:
+        self._writing = (batch, time.monotonic())
+        try:
+            self.write(frame, batch)
+        finally:
+            self._writing = None
 
     def _remember_checkpoint(self) -> None:
         known = checkpoints.committed(self.checkpoint)
         if known is not None:
             self.progress.batch = known.batch
             self.progress.positions = by_source(known.offsets)
+
+    def measured(self, source: str, batch: InFlight) -> None:
+        """What a batch has brought of a source, for who plans the next one."""
+        self.flows[source].measured(self.read, batch)
+
+    def follow_flow(self) -> None:
+        """Its state is what its reads say: it runs, its source is paused, or other reads have the budget in flight."""
+        if self.state not in (
+            QueryState.RUNNING, QueryState.PAUSED, QueryState.BACKPRESSURED, QueryState.STALLED,
+        ):  # fmt: skip
+            return
+        plans = [(name, plan) for name, flow in self.flows.items() for plan in flow.plans()]
+        state, hint = state_of([(name, plan) for name, plan in plans if plan.read == self.read])
+        if self.state is QueryState.STALLED and state is QueryState.RUNNING:
+            return  # whoever found it stalled says when that is over
+        if state is not self.state:
+            self.set_state(state, hint)
 
     # -- watching ------------------------------------------------------------------------------------
 
@@ -104,9 +160,41 @@ class StreamRun(LiveRun):
             return False, None
         return True, events.failure(query)
 
+    def is_active(self) -> bool:
+        """Whether Spark runs the query now, as far as it answers."""
+        query = self._query
+        try:
+            return query is not None and bool(query.isActive)
+        except Exception:  # Spark has ended
+            return False
+
     def unheard(self) -> list[BatchReport]:
         """Spark's reports of batches that were not counted yet."""
         return [] if self._query is None else events.recent_reports(self._query, self.progress.reported)
+
+    @property
+    def stall_s(self) -> float:
+        """So long may nothing end while there is something to read."""
+        return max((each.stall_s for each in self.sources.values()), default=60.0)
+
+    def unread(self) -> int:
+        """Records that its sources have now and that no batch has had. Blocks while the brokers are asked."""
+        return sum(
+            connector.unread(position)
+            for name, connector in self.sources.items()
+            if (position := self.progress.positions.get(name)) is not None
+        )
+
+    def waits_for(self) -> str:
+        """What it is at, for people."""
+        writing, query = self._writing, self._query
+        if writing is not None:
+            batch, since = writing
+            return f"batch {batch}, which has been read and written for {time.monotonic() - since:.0f} s"
+        if query is None or not query.isActive:
+            return "its start"
+        said, of_class, _ = str(query.status["message"]).partition(" org.apache.")
+        return f"Spark, which says: {said[:1].lower()}{said[1:]}{' its source' if of_class else ''}"
 
     def made_progress(self) -> None:
         """A batch with records is done: what failed before is over."""
@@ -123,7 +211,7 @@ class StreamRun(LiveRun):
         if self._stopping.is_set() or message is None:
             self.set_state(QueryState.STOPPED, "")
             return
-        self._on_failure(from_text(message) or _transient(message), message)
+        self._on_failure(from_text(message) or clusters.not_set_up(message) or _transient(message), message)
 
     def _on_failure(self, error: ForebayError | None, message: str) -> None:
         if isinstance(error, NewFieldsError) and (error.source, error.schema_id) not in self._evolved:
@@ -166,10 +254,11 @@ class StreamRun(LiveRun):
                     return
                 beforehand()
                 self.start(self.build())
-        except (ForebayError, PySparkException) as error:
+        except (ForebayError, PySparkException, Py4JError, OSError) as error:
             if not self._stopping.is_set():  # else it was stopped while it was being started
-                known = error if isinstance(error, ForebayError) else from_text(str(error))
-                self._on_failure(known, str(error))
+                text = str(error)
+                known = error if isinstance(error, ForebayError) else from_text(text) or _transient(text)
+                self._on_failure(known, text)
 
     # -- stopping ------------------------------------------------------------------------------------
 
@@ -194,7 +283,10 @@ class StreamRun(LiveRun):
             except PySparkException as error:
                 log.warning("%s did not stop cleanly: %s", self.what, error)
         self._drain.unlink(missing_ok=True)
-        self._remember_checkpoint()
+        try:
+            self._remember_checkpoint()
+        except CheckpointError as error:  # stopping ends all the same; whoever starts it again gets the error
+            log.error("%s: %s", self.what, error.message)
         if self.state not in (QueryState.STOPPED, QueryState.FAILED):
             self.set_state(QueryState.STOPPED, "")
 
@@ -228,7 +320,13 @@ _TRANSIENT = (
 )
 
 
+# What the system says of a full disk, and SQLite.
+_FULL = ("No space left on device", "Disk quota exceeded", "database or disk is full")
+
+
 def _transient(message: str) -> ForebayError | None:
+    if any(sign in message for sign in _FULL):
+        return DiskFullError(f"a disk is full: {reason(message)}")
     if any(sign in message for sign in _TRANSIENT):
         return WorkerLostError(reason(message))
     return None

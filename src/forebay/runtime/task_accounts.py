@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from forebay.connectors.contract import TracedRecord
 from forebay.deadletter.breaker import Health, HealthFolder
 from forebay.deadletter.limiter import Bucket, SharedLimiter
 from forebay.deadletter.policy import SourceFolder
 from forebay.errors import TooManyErrorsError
+from forebay.source import event_times
 from forebay.source.accounts import Account, ByName, from_form
 from forebay.source.treatment import Place
 
@@ -26,7 +28,11 @@ class TaskAccount:
     letters_left: Bucket | None  # of those that were lent to it; None where there is no limit
     health: Mapping[Place, tuple[int, Health]]  # by where a range began: where it ended, and how it was
     views: Sequence[str] = ()
-    newest_us: int | None = None  # event time
+    event_times: Mapping[tuple[str, int], int] = field(
+        default_factory=dict
+    )  # the greatest of each partition, in microseconds
+    loan: str = ""  # whose letters were lent to it
+    traced: Sequence[TracedRecord] = ()  # some of the records that carry a trace
 
     @staticmethod
     def of(form: Mapping[str, Any]) -> TaskAccount:
@@ -40,7 +46,9 @@ class TaskAccount:
             None if left is None else Bucket(**left),
             health,
             form.get("views", ()),
-            form.get("newest_us"),
+            event_times.from_form(form),
+            form.get("loan", ""),
+            [TracedRecord(*each) for each in form.get("traced", ())],
         )
 
 
@@ -79,9 +87,20 @@ def hand_on(folder: SourceFolder, health: Path, tasks: Sequence[TaskAccount]) ->
     """After a batch: how partitions fared is kept for the next one, and letters that were not needed are given back."""
     for (topic, number), (start, end, found) in _joined(tasks).items():
         HealthFolder(health).save(topic, number, start, end, found)
-    left = [task.letters_left for task in tasks if task.letters_left is not None]
-    if left:
-        SharedLimiter(folder.bucket, folder.read_policy().max_per_second).give_back(left)
+    left: dict[str, list[Bucket]] = {}
+    for task in tasks:
+        if task.letters_left is not None:
+            left.setdefault(task.loan, []).append(task.letters_left)
+    for loan, buckets in left.items():
+        SharedLimiter(folder.bucket, folder.read_policy().max_per_second).give_back(buckets, loan)
+
+
+def newest_times(tasks: Iterable[TaskAccount]) -> dict[tuple[str, int], int]:
+    """The greatest event time of each partition in a batch."""
+    found: dict[tuple[str, int], int] = {}
+    for place, at in (each for task in tasks for each in task.event_times.items()):
+        found[place] = max(at, found.get(place, at))
+    return found
 
 
 def _joined(tasks: Iterable[TaskAccount]) -> dict[tuple[str, int], tuple[int, int, Health]]:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import itertools
-import json
+import logging
 import os
-import shutil
+import sqlite3
 import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import replace
-from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -20,42 +18,43 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from forebay import sql
-from forebay.answers.spark_returns import schema_as_spark_returns
 from forebay.catalog import Catalog, Definition, QueryState
 from forebay.connectors.contract import Offsets
 from forebay.errors import (
     CheckpointError,
+    ForebayError,
+    GroupInUseError,
     ObjectExistsError,
     UnsupportedSqlError,
-    WaitTimeoutError,
 )
-from forebay.files import make_folder, write_whole
 from forebay.program import Program, Selecting, output_schema
-from forebay.runtime import changelog, checkpoints
-from forebay.runtime.definitions import changes_of_view, groups_of_view, table_of_view, view_statement
+from forebay.runtime import changelog, checkpoints, late_tables, late_views
+from forebay.runtime.closing_view import ClosingView
+from forebay.runtime.definitions import changes_of_view, table_of_view, view_statement
 from forebay.runtime.group_view import GroupView, Publishing, counted
 from forebay.runtime.known import unknown
 from forebay.runtime.lock import ViewLock
 from forebay.runtime.query import RunningQuery
+from forebay.runtime.recovery import take_word_of_table
 from forebay.runtime.shared_reads import REPORT_S, SharedReads
 from forebay.runtime.shared_view import RowView, SharedView
 from forebay.runtime.sources import Sources, check_name
 from forebay.runtime.spark_refusals import refused, registered, temporary_names
+from forebay.runtime.state_server import StateServer
 from forebay.runtime.status import views_over
 from forebay.runtime.stream_run import StreamRun
-from forebay.runtime.view_positions import earlier
+from forebay.runtime.view_places import settle_place
+from forebay.runtime.view_starts import ViewStarts
+from forebay.source.flow_folder import view_read
 from forebay.source.needed import adds_up_alike, needed_columns, returns
-from forebay.source.stream import batch_frame, streaming_frame
+from forebay.source.stream import EventTime, WatermarkFiles, streaming_frame
 from forebay.views.changes import ChangeFeed
-from forebay.views.options import BEGINNING, VIEW
+from forebay.views.options import VIEW
 from forebay.views.paths import ViewPaths, paths_of
 from forebay.views.table import ViewTable
 
-# What Parquet knows of the values in a file leaves out NaN and tells -0.0 from 0.0: by it Spark would skip rows that
-# its own WHERE asks for.
-EVERY_ROW = {
-    f"parquet.filter.{way}.enabled": "false" for way in ("stats", "dictionary", "columnindex", "bloom")
-}
+log = logging.getLogger("forebay.views")
+
 OUTPUT_MODES = {"append": "append", "window_close": "append", "changes": "update"}
 
 
@@ -69,18 +68,20 @@ class Views:
         sources: Sources,
         spark: Callable[[], SparkSession],
         lock: AbstractContextManager[Any],
-        catalog_table: Callable[[str, Any, SparkSession], DataFrame | None] = lambda *_: None,
+        storage: str | None = None,
     ) -> None:
         self.home = home
+        self._storage = storage  # where tables of new views are, if not in the home
         self._catalog = catalog
         self._sources = sources
         self._spark = spark
         self._lock = lock  # the session's: held by whoever creates, drops or starts a view
-        self._selects = itertools.count()
-        self._catalog_table = catalog_table
         self.running: dict[str, RunningQuery | SharedView] = {}
         self._reads = SharedReads(home, catalog, sources, spark, lock)
+        self.recovering = self._reads.recovering
         self._publishing: Publishing | None = None
+        self._starts = ViewStarts(home, catalog, sources)
+        self.state_server: StateServer | None = None  # where Spark runs on other machines
 
     def runs(self) -> list[StreamRun]:
         """The streaming queries that run now."""
@@ -98,13 +99,13 @@ class Views:
     def create(self, statement: sql.CreateView) -> tuple[str, list[str]]:
         """Start the view's query; returns what happened, and notes. Nothing is left behind when it fails."""
         check_name(statement.name)
-        text = sql.to_sql(sql.CreateView(statement.name, statement.query, statement.emit, statement.options))
+        text = sql.to_sql(replace(statement, if_not_exists=False, or_replace=False))
         VIEW.bind({key: value.text for key, value in statement.options.items()})
         known = self._catalog.get(statement.name)
         if known is not None and known.kind != "view":
             raise ObjectExistsError(f"'{statement.name}' is a {known.kind}", remedy="choose another name")
         if known is not None and statement.or_replace and known.sql != text:
-            self._check(statement)
+            self.check(statement)
             self.drop(statement.name)
             known = None
         if known is not None and not statement.if_not_exists and known.sql != text:
@@ -122,10 +123,11 @@ class Views:
         notes = self._start(statement, is_new=known is None, text=text)
         return f"view {statement.name} {'goes on where it stood' if known else 'created'}", notes
 
-    def _check(self, statement: sql.CreateView) -> None:
+    def check(self, statement: sql.CreateView) -> None:
         """Whether Spark takes the query, before what it is to replace is dropped."""
         plan = self.plan(statement)
         self._check_tables(plan.tables)
+        self._check_late(statement, plan, self._program(statement))
         self._frame(statement, plan, {name: {} for name in plan.tables}, lambda *_: 0)
 
     def plan(self, statement: sql.CreateView) -> sql.ViewPlan:
@@ -169,20 +171,28 @@ class Views:
 
     def _start(self, statement: sql.CreateView, *, is_new: bool, text: str) -> list[str]:
         program = self._shared_program(statement)
+        if is_new:
+            settle_place(self.paths(statement.name), statement, self._storage)
         if program is not None:
             return self._start_shared(statement, program, is_new=is_new, text=text)
         options = VIEW.bind({key: value.text for key, value in statement.options.items()})
         plan = self.plan(statement)
         self._check_tables(plan.tables)
+        self._check_late(statement, plan)
         connectors = {name: self._sources.connector(name) for name in plan.tables}
+        for name in plan.tables:
+            self._check_group(name, shared_read=False)
         columns = {name: changelog.row_schema(connector).names for name, connector in connectors.items()}
+        marked = not plan.plain and not plan.kept
         if not is_new and (known := self._catalog.get(statement.name)) is not None:
             columns = dict(known.detail.get("columns", columns))
+            # One that began without a control stream goes on without: its checkpoint has no place for another stream.
+            marked = bool(known.detail.get("marked"))
         query = RunningQuery(
             statement.name,
             self.paths(statement.name),
             connectors,
-            lambda: self._frame(statement, plan, query.starts, query.accounts, columns),
+            lambda: self._frame(statement, plan, query.starts, query.accounts, columns, marked),
             output_mode=OUTPUT_MODES[plan.emit],
             merge_keys=plan.merge_keys if plan.emit == "changes" else None,
             kept=plan.kept,
@@ -192,34 +202,68 @@ class Views:
             evolve=self._sources.evolve,
             session_lock=self._lock,
         )
+        query.state_server = self.state_server
+        query.closes_windows = marked and plan.emit == "window_close"
         query.lock.acquire()
         for name in plan.tables:
             self._sources.settle(name)
+            query.paths.watermark_of(name).parent.mkdir(parents=True, exist_ok=True)
         try:
             if is_new and checkpoints.exists(query.paths.checkpoint):
                 raise CheckpointError(
                     f"there is a checkpoint of a view '{statement.name}' that the catalog does not know",
                     remedy=f"if it is not wanted any more, remove {query.paths.root}",
                 )
-            query.starts, notes = self._starts(statement, plan.tables)
+            if statement.name in self.recovering and not checkpoints.exists(query.paths.checkpoint):
+                take_word_of_table(query, stateless=plan.plain)
+            query.starts, notes = self._starts.of(statement, plan.tables)
             query.progress.positions = dict(query.starts)
-            frame = self._frame(statement, plan, query.starts, query.accounts, columns)
+            frame = self._frame(statement, plan, query.starts, query.accounts, columns, marked)
             query.prepare(frame)
             query.recount(self._catalog)
             self.running[statement.name] = query
+            if is_new:
+                query.set_state(QueryState.CREATED, "")
             query.start(frame)
         except BaseException as error:
             self.running.pop(statement.name, None)
             query.lock.release()
             if is_new:
-                shutil.rmtree(query.paths.root, ignore_errors=True)
+                query.paths.remove()
+                self._catalog.drop(statement.name)  # the states that it was in
             if isinstance(error, PySparkException):
                 raise refused(error, temporary_names(statement), statement.query) from None
             raise
         if is_new:
-            detail = {"columns": columns, **_detail(plan)}
+            detail = {"columns": columns, "marked": marked, **_detail(plan)}
             self._catalog.put(Definition(statement.name, "view", text, int(time.time() * 1000), detail))
         return notes
+
+    def _check_late(
+        self, statement: sql.CreateView, plan: sql.ViewPlan, program: Program | None = None
+    ) -> None:
+        """Whether the view can have its ALLOW LATENESS and LATE DATA TO. `program` is what tasks do for it, if they do."""
+        late_tables.check_name_is_free(self._catalog, statement)
+        times = [self._event_time(name) for name in plan.tables]
+        for name, event_time in zip(plan.tables, times, strict=True):
+            if event_time is not None and event_time.key is not None:
+                late_views.check_keyed(statement, plan, program, name, event_time.key)
+        if program is None:
+            late_views.check_spark_run(statement, plan, any(times))
+            return
+        [source] = plan.tables
+        connector, policy = self._sources.peek(source), self._sources.policy(source)
+        late_views.check_served(statement, program, times[0], connector, policy)
+
+    def _event_time(self, source: str) -> EventTime | None:
+        return self._sources.event_time(self._sources.statement(source), self._sources.peek(source))
+
+    def _event_time_in_spark(self, source: str, late: sql.LateClause) -> EventTime | None:
+        """With the lateness that the view allows. Spark knows no watermarks of keys: it leaves no row of such a source out."""
+        found = self._event_time(source)
+        if found is None or found.key is not None:
+            return None
+        return replace(found, delay_ms=found.delay_ms + late.allowed_ms)
 
     # -- served by a shared read ---------------------------------------------------------------------
 
@@ -246,12 +290,19 @@ class Views:
         found = self._catalog.get(names[0]) if len(names) == 1 else None
         if found is None or found.kind != "source" or self._sources.peek(names[0]).change_log:
             return None
-        if statement.emit == "window_close":
-            return None
         columns = self._sources.peek(names[0]).full_schema()
         self._plan(statement, columns)  # what makes no sense is refused there
         program = sql.program_for(statement.query, columns)
-        return None if program is None else counted(program)
+        if program is None or (statement.emit == "window_close" and not self._closes(statement, program)):
+            return None
+        return counted(program)
+
+    def _closes(self, statement: sql.CreateView, program: Program) -> bool:
+        """Whether tasks close the view's windows: where Spark's one watermark, or its silence about late rows, will not do."""
+        event_time = self._event_time(sql.tables(statement.query)[0])
+        if event_time is None or not late_views.closes(program, event_time):
+            return False
+        return statement.late.kept or event_time.key is not None
 
     def _start_shared(
         self, statement: sql.CreateView, program: Program, *, is_new: bool, text: str
@@ -264,6 +315,7 @@ class Views:
             return found
 
         connector = self._sources.connector(source)
+        self._check_group(source)
         paths = self.paths(statement.name)
         plan = self._plan(statement, connector.full_schema())
         options = VIEW.bind({key: value.text for key, value in statement.options.items()})
@@ -271,27 +323,33 @@ class Views:
             statement.name, paths, source, connector, program, replan, self._on_state, options["retention"],
         )  # fmt: skip
         view: SharedView
+        self._check_late(statement, plan, program)
         if isinstance(program, Selecting):
             view = RowView(*what)
         else:
-            view = GroupView(
-                *what,
-                keys=plan.merge_keys,
-                event_time=self._sources.event_time(self._sources.statement(source), connector),
-                freshness_s=options["view.freshness"],
-            )
+            about = {
+                "late": late_views.target_of(statement.late, paths),
+                "event_time": self._sources.event_time(self._sources.statement(source), connector),
+            }
+            if plan.emit == "window_close":
+                view = ClosingView(*what, **about)
+            else:
+                freshness_s = options["view.freshness"]
+                view = GroupView(*what, **about, keys=plan.merge_keys, freshness_s=freshness_s)
             self._publishing = self._publishing or Publishing(lambda: list(self.running.values()))
         view.lock.acquire()
         self._sources.settle(source)
         try:
-            if is_new and paths.table.exists():
+            if is_new and (paths.table / "_delta_log").exists():
                 raise CheckpointError(
                     f"there is a table of a view '{statement.name}' that the catalog does not know",
                     remedy=f"if it is not wanted any more, remove {paths.root}",
                 )
-            starts, notes = self._starts(statement, [source])
+            starts, notes = self._starts.of(statement, [source])
             view.prepare(is_new=is_new)
             self.running[statement.name] = view
+            if is_new:
+                view.set_state(QueryState.CREATED, "")
             self._reads.join(view, starts[source])
         except BaseException as error:
             self.running.pop(statement.name, None)
@@ -299,17 +357,40 @@ class Views:
             view.lock.release()
             if is_new:
                 self._reads.forget(statement.name, source)
-                shutil.rmtree(paths.root, ignore_errors=True)
+                paths.remove()
+                self._catalog.drop(statement.name)  # the states that it was in
             if isinstance(error, PySparkException):
                 raise refused(error, temporary_names(statement), statement.query) from None
             raise
         known = self._catalog.get(statement.name)
         detail = {**_detail(plan), "shared": True, "program": program.to_json()}
+        if statement.late.letters:
+            detail["late_letters"] = True
         if known is None:
             known = Definition(statement.name, "view", text, int(time.time() * 1000))
         if not known.detail.get("shared"):
+            late_tables.register(self._catalog, statement)
             self._catalog.put(replace(known, detail={**known.detail, **detail}))
         return notes
+
+    def _check_group(self, source: str, *, shared_read: bool = True) -> None:
+        """Whether the view can be read as the source's `group.mode` says."""
+        connector = self._sources.connector(source)
+        if connector.share is not None and not shared_read:
+            raise UnsupportedSqlError(
+                f"source '{source}' has 'group.mode' = 'shared', and this view needs a streaming query of its own: what "
+                "Spark keeps for it cannot move to another process with a partition",
+                remedy="select or group by one source with EMIT CHANGES; or set group.mode = 'exclusive'",
+            )
+        try:
+            others = connector.others_in_group()
+        except ForebayError:
+            return  # what is wrong with the brokers, others say
+        if others:
+            raise GroupInUseError(
+                f"group '{connector.group}' of source '{source}' has {others}; the brokers do not let this source commit "
+                "its offsets beside it"
+            )
 
     def _check_tables(self, names: Iterable[str]) -> None:
         for name in names:
@@ -330,8 +411,9 @@ class Views:
         starts: Mapping[str, Offsets],
         accounts: Callable[[str, SparkContext], int],
         created_with: Mapping[str, list[str]] | None = None,
+        marked: bool = False,
     ) -> DataFrame:
-        """The view's query over its streaming sources.
+        """The view's query over its streaming sources. `marked`: Spark's watermark follows theirs.
 
         Where it has more than rows to pass on (groups, joins, DISTINCT), its sources have the columns that the
         view was created with: a `*` that grew would not fit the state that Spark keeps for it.
@@ -359,11 +441,15 @@ class Views:
                 connector,
                 start=starts[name],
                 drain=paths.drain,
+                read=view_read(statement.name, shared=False),
                 accounts=accounts(name, spark.sparkContext),
                 errors=self._sources.folder(name).root,
                 health=paths.health_of(name),
                 # A row that is taken back late must be taken back all the same.
-                event_time=None if plan.kept else self._sources.event_time(source, connector),
+                event_time=None if plan.kept else self._event_time_in_spark(name, statement.late),
+                watermark=(
+                    WatermarkFiles(paths.event_times_of(name), paths.watermark_of(name)) if marked else None
+                ),
                 needed=needed.get(temporary[name], set()),
                 condition=plan.condition,
                 partial=plan.partial,
@@ -380,44 +466,12 @@ class Views:
             for view in temporary.values():
                 spark.catalog.dropTempView(view)
 
-    def _starts(
-        self, statement: sql.CreateView, sources: Iterable[str]
-    ) -> tuple[dict[str, Offsets], list[str]]:
-        """Where each source of the view starts: worked out once, then kept beside the checkpoint; and notes for people."""
-        path, notes = self.paths(statement.name).start, list[str]()
-        if not path.exists():
-            options = VIEW.bind({key: value.text for key, value in statement.options.items()})
-            starts = {}
-            for name in sources:
-                starts[name], gone = self._start_in(name, options["start"])
-                notes += [
-                    f"note: {each} of source '{name}' is gone; the view begins after it" for each in gone
-                ]
-            make_folder(path.parent, 0o700)
-            write_whole(path, json.dumps(starts).encode())
-        found: dict[str, Offsets] = json.loads(path.read_text())
-        return found, notes
-
-    def _start_in(self, source: str, start: str | int) -> tuple[Offsets, tuple[str, ...]]:
-        if start == BEGINNING:
-            return self._sources.beginning(source, lambda: self._earliest_start(source))
-        when = None if isinstance(start, str) else start
-        return self._sources.connector(source).offsets_at(when), ()
-
-    def _earliest_start(self, source: str) -> Offsets | None:
-        """Where the first view over a source began."""
-        starts = [
-            start for view in self.over(source) if (start := self._kept_start(view, source)) is not None
-        ]
-        return reduce(earlier, starts) if starts else None
-
-    def _kept_start(self, view: str, source: str) -> Offsets | None:
-        path = self.paths(view).start
-        found: dict[str, Offsets] = json.loads(path.read_text()) if path.exists() else {}
-        return found.get(source)
-
     def _on_state(self, name: str, state: QueryState, message: str) -> None:
-        self._catalog.set_state(name, state, message, os.getpid())
+        try:
+            self._catalog.set_state(name, state, message, os.getpid())
+        except sqlite3.OperationalError as error:
+            # A full disk: who sets a state must go on all the same, to start the query again when there is room.
+            log.error("view '%s' is %s, which the catalog could not keep: %s", name, state, error)
 
     def start(self, name: str) -> str:
         """START VIEW: run a view of this home; returns what happened."""
@@ -467,7 +521,7 @@ class Views:
         ]
 
     def _not_run_elsewhere(self, name: str) -> None:
-        lock = ViewLock(name, self.paths(name).lock)
+        lock = ViewLock(name, self.paths(name))
         lock.acquire()
         lock.release()
 
@@ -480,45 +534,6 @@ class Views:
         """For subscribers."""
         return changes_of_view(self.home, self._catalog, name)
 
-    def select(self, statement: sql.Select) -> DataFrame:
-        """A query over views and sources as they are now."""
-        spark = self._spark()
-        temporary: dict[str, str] = {}
-        try:
-            for name in sql.tables(statement.query):
-                # Of this SELECT alone: another may read the same view at the same time.
-                temporary[name] = f"forebay_read_{next(self._selects)}_{name.replace('.', '_')}"
-                table = self._catalog_table(name, statement.query, spark)
-                frame = table if table is not None else self._snapshot(name)
-                frame.createOrReplaceTempView(temporary[name])
-            return spark.sql(sql.plan_select(statement.query, temporary))
-        except AnalysisException as error:
-            raise refused(error, temporary, statement.query, lambda: registered(spark)) from None
-        finally:
-            for view in temporary.values():
-                spark.catalog.dropTempView(view)
-
-    def _snapshot(self, name: str) -> DataFrame:
-        spark = self._spark()
-        known = self._catalog.get(name)
-        if known is None:
-            raise unknown("view or source", name, [*self.names(), *self._sources.names()])
-        if known.kind == "source":
-            source = self._sources.statement(name)
-            return batch_frame(spark, self._sources.config(source), self._sources.connector(name))
-        groups = groups_of_view(self.home, self._catalog, name)
-        if groups is not None:  # of which its table may be behind
-            rows = groups.rows()
-            return spark.createDataFrame(rows.cast(schema_as_spark_returns(rows.schema)))
-        table = self.table(name)
-        schema = schema_as_spark_returns(pa.schema(table.open().schema().to_arrow()))
-        empty = spark.createDataFrame(schema.empty_table())
-        files = table.files()
-        kinds = empty.schema.simpleString()
-        options = EVERY_ROW if "float" in kinds or "double" in kinds else {}
-        frame = spark.read.options(**options).schema(empty.schema).parquet(*files) if files else empty
-        return changelog.repeated(frame) if known.detail.get("kept") == "rows" else frame
-
     # -- ending --------------------------------------------------------------------------------------
 
     def over(self, source: str) -> list[str]:
@@ -530,11 +545,15 @@ class Views:
         running = self.running.get(view)
         return self.left_at(view, source) if running is None else running.progress.positions.get(source)
 
+    def position_of_read(self, source: str) -> Offsets | None:
+        """How far the read for all views of a source has got, if it runs here."""
+        return self._reads.position(source)
+
     def left_at(self, view: str, source: str) -> Offsets | None:
         """Where a view that does not run here stands in a source, as far as the catalog knows."""
         for totals in self._catalog.totals(view=view, source=source):
             return dict(totals.offsets)
-        return self._kept_start(view, source)
+        return self._starts.kept(view, source)
 
     def drop(self, name: str) -> None:
         query = self.running.pop(name, None)
@@ -542,11 +561,13 @@ class Views:
             query.stop()
         else:
             self._not_run_elsewhere(name)
+        self.paths(name).remove_elsewhere()  # a store that is away refuses it: the view is still known then
         known = self._catalog.get(name)
         for source in known.detail.get("sources", ()) if known and known.detail.get("shared") else ():
             self._reads.forget(name, source)
+        late_tables.forget(self._catalog, name)
         self._catalog.drop(name)
-        shutil.rmtree(self.paths(name).root, ignore_errors=True)
+        self.paths(name).remove()
 
     def stop_all(self) -> None:
         """Stop every query between two batches. All hear of it first, so that they finish side by side."""
@@ -559,30 +580,6 @@ class Views:
             self._publishing.close()
         for each in self.running.values():
             each.stop()
-
-    def wait_caught_up(self, deadline: float | None, timeout: float | None) -> None:
-        """Until all that the sources hold now is in the views."""
-        targets = {
-            (view, name): connector.end_offsets()
-            for view, query in list(self.running.items())
-            for name, connector in query.connectors.items()
-        }
-        for (view, name), target in targets.items():
-            query = self.running[view]
-            connector = query.connectors[name]
-
-            def reached() -> bool:
-                position = query.progress.positions.get(name)  # noqa: B023
-                return position is not None and connector.reached(position, target)  # noqa: B023
-
-            if not query.wait_for(reached, deadline):
-                query.raise_if_failed()
-                raise WaitTimeoutError(
-                    f"view '{view}' had not caught up with '{name}' after {timeout:.0f} s (lag {'unknown' if query.progress.lag is None else query.progress.lag})"
-                    if timeout is not None
-                    else f"view '{view}' was stopped before it had caught up",
-                    remedy="give it more time with --timeout, or see SHOW QUERIES for what holds it up",
-                )
 
 
 def _detail(plan: sql.ViewPlan) -> dict[str, Any]:

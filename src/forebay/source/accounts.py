@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 from forebay.connectors.contract import SourceBatch, Split, Stretch
 from forebay.deadletter.ledger import joined
 from forebay.files import write_whole
+from forebay.hiding import NOTHING, Mask
 
 
 class Span(NamedTuple):
@@ -48,6 +49,8 @@ class Account:
     dlq: int = 0  # of the rejected: those that are letters
     limited: list[Stretch] = field(default_factory=list)  # of the rejected: those the rate limit kept out
     case_mismatches: int = 0  # of the good: with a NULL for a field that differs from its column only in case
+    bytes: int = 0  # of keys and values as they were fetched
+    mask: Mask = field(default=NOTHING, repr=False, compare=False)  # what the example must not show
 
     @property
     def rate_limited(self) -> int:
@@ -57,9 +60,10 @@ class Account:
         self.records += batch.read
         self.skipped += batch.skipped
         self.case_mismatches += batch.case_mismatches
+        self.bytes += batch.bytes
         for bad in batch.rejected:
             self.rejected[bad.kind] += 1
-            self.example = f"{bad.topic}-{bad.partition} at offset {bad.offset}: {bad.kind}: {bad.message}"
+            self.example = bad.words(self.mask)
         if batch.counted:
             self.rejected.update(batch.counted)
 
@@ -67,6 +71,7 @@ class Account:
         self.records += other.records
         self.skipped += other.skipped
         self.case_mismatches += other.case_mismatches
+        self.bytes += other.bytes
         self.rejected += other.rejected
         self.example = other.example or self.example
         self.dlq += other.dlq
@@ -125,6 +130,7 @@ def to_form(split: Split, account: Account) -> dict[str, Any]:
         "dlq": account.dlq,
         "limited": account.limited,
         "case_mismatches": account.case_mismatches,
+        "bytes": account.bytes,
     }
 
 
@@ -166,6 +172,7 @@ def from_form(form: Mapping[str, Any]) -> Account:
     return Account(
         form["records"], Counter(form["rejected"]), form["example"], form["skipped"], form["dlq"],
         [Stretch(*each) for each in form["limited"]], form.get("case_mismatches", 0),
+        form.get("bytes", 0),
     )  # fmt: skip
 
 

@@ -28,20 +28,30 @@ from pyspark.sql.types import StructType
 from forebay.backoff import with_backoff
 from forebay.connectors.contract import Offsets, SourceBatch, SourceConfig, SourceConnector, Split
 from forebay.connectors.registry import default_registry
-from forebay.errors import OptionError, UnsupportedSqlError
+from forebay.errors import OptionConflictError, OptionError, UnsupportedSqlError
+from forebay.files import FollowedFile
+from forebay.hiding import Mask
 from forebay.source import accounts
 from forebay.source.spark_types import from_spark, to_spark
+from forebay.source.watermarks import WATERMARK, Marks, without_marks
 
 if TYPE_CHECKING:
+    from forebay.source.batch_size import BatchSize
+    from forebay.source.flow import ReadFlow
     from forebay.source.serving import ReadState, Serving
     from forebay.source.treatment import TreatingRouter, Treatment
+    from forebay.source.watermark_planning import WatermarkPlanner
 
 # What only a reading task needs is imported by it: the processes that plan are started anew for every query.
 
 log = logging.getLogger("forebay.source")
 
-QUIET_S = 1.0  # how long Spark is kept waiting where there is nothing new
+QUIET_S = 1.0  # how long Spark is kept waiting where there is nothing new: its other sources wait, too
+ALONE_QUIET_S = (
+    5.0  # the same of a query that has one source: being asked again costs the JVM most of what idling costs
+)
 WAITS_S = 0.02  # a connector that takes so long to find nothing has waited for something
+HELD_S = 0.02  # how soon it is noticed that a source is resumed, or that the budget in flight has room
 
 FORMAT = "forebay"
 SOURCE_NAME = "forebay.source"  # the source's name in the catalog
@@ -54,8 +64,13 @@ START = "forebay.start"  # where to start without a checkpoint, as worked out by
 COLUMNS = "forebay.columns"  # the declared columns as JSON: Spark's schema may have lost their NOT NULL
 CONDITION = "forebay.condition"  # what rows must meet to be sent to Spark, as JSON
 PARTIAL = "forebay.partial"  # what to add up before Spark does, as JSON
+SHARE = "forebay.share"  # of a group that is shared: the folder that says what this process is assigned
 SHARED = "forebay.shared"  # of a read for many views: the file that says which, see `source/serving.py`
-EVENT_TIME = "forebay.event_time"  # of such a read: the column whose newest value tasks report
+READ = "forebay.read"  # the name of the read among those of its source, see `source/flow_folder.py`
+EVENT_TIME = "forebay.event_time"  # the column that carries it
+KEYED = "forebay.keyed"  # how keys have watermarks of their own, as JSON: for who plans
+TRACES = "forebay.traces"  # so many records that carry a trace are named by a task; absent where nobody looks
+WATERMARKS = "forebay.watermarks"  # how the watermark is decided, as JSON: for who plans
 _OWN_KEYS = {
     SOURCE_NAME,
     ACCOUNTS,
@@ -67,8 +82,13 @@ _OWN_KEYS = {
     COLUMNS,
     CONDITION,
     PARTIAL,
+    SHARE,
     SHARED,
+    READ,
     EVENT_TIME,
+    KEYED,
+    TRACES,
+    WATERMARKS,
     "connector",
     "path",
 }
@@ -113,7 +133,8 @@ class ForebaySource(DataSource):
         connector = self.options.get("connector", "kafka")
         given = {key: text for key, text in self.options.items() if key not in _OWN_KEYS}
         given = default_registry().get(connector).with_defaults(name, given)
-        return SourceConfig(name, connector, given, schema)
+        event_time = self.options.get(EVENT_TIME) or given.get("event.time.column")
+        return SourceConfig(name, connector, given, schema, event_time)
 
     def _for_workers(self, schema: StructType) -> SourceConfig:
         config = self._config(self._declared(from_spark(schema)))
@@ -136,7 +157,14 @@ class ForebaySource(DataSource):
 
     def streamReader(self, schema: StructType) -> ForebayStreamReader:
         """For `readStream`: Spark calls it."""
-        return ForebayStreamReader(self._for_workers(schema), dict(self.options), schema)
+        config = self._for_workers(schema)
+        if SHARE not in self.options and default_registry().make(config).share is not None:
+            raise OptionConflictError(
+                "'group.mode' = 'shared' needs a session, which is the member of the group",
+                option="group.mode",
+                remedy="read it by CREATE SOURCE and CREATE MATERIALIZED VIEW; or leave group.mode out",
+            )
+        return ForebayStreamReader(config, dict(self.options), schema)
 
     def reader(self, schema: StructType) -> ForebayBatchReader:
         """For `read`: all that the topics hold now, from the beginning unless `startup.mode` is given. Spark calls it."""
@@ -161,18 +189,38 @@ class _BatchReading:
         self._condition = options.get(CONDITION)
         self._partial = options.get(PARTIAL)
         self._shared = options.get(SHARED)
+        self._read_name = options.get(READ, "")
+        self._share = options.get(SHARE)
         self._event_time = options.get(EVENT_TIME)
+        self._keyed = options.get(KEYED)
+        self._watermark_settings = options.get(WATERMARKS)
+        self._traces = int(options.get(TRACES) or 0)
         self._connector: SourceConnector | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         """As a task gets it: it has no use for the driver's files, and may run where there are none."""
-        of_the_driver = ("_connector", "_drain", "_errors", "_health", "_shared", "_known_state", "_start")
+        of_the_driver = (
+            "_connector",
+            "_drain",
+            "_errors",
+            "_health",
+            "_share",
+            "_shared",
+            "_keyed",
+            "_known_state",
+            "_start",
+            "_flow",
+            "_watermark_settings",
+            "_watermark_planner",
+        )
         return self.__dict__ | dict.fromkeys(of_the_driver)
 
     @property
     def connector(self) -> SourceConnector:
         if self._connector is None:
-            self._connector = default_registry().make(self._config)
+            self._connector = connector = default_registry().make(self._config)
+            if connector.share is not None and self._share is not None:
+                connector.share.follow(Path(self._share))
         return self._connector
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -182,7 +230,12 @@ class _BatchReading:
 
             assert partition.treatment is not None
             yield from serve(
-                self._config, partition.split, partition.serving, partition.treatment, self._event_time
+                self._config,
+                partition.split,
+                partition.serving,
+                partition.treatment,
+                self._event_time,
+                self._traces,
             )
             return
         assert partition.split is not None
@@ -198,20 +251,27 @@ class _BatchReading:
     ) -> Iterator[pa.RecordBatch]:
         """The good rows of a split, those that are wanted. The bad ones go where the policy says."""
         from forebay.expression import Expression
+        from forebay.source.event_times import NewestTimes
         from forebay.source.expressions import matching
+        from forebay.source.task_traces import TaskTraces
 
         condition = None if self._condition is None else Expression.from_json(self._condition)
         connector = default_registry().make(self._config)
+        account.mask = connector.mask
         router = self._router(connector, split, treatment)
+        times, traces = NewestTimes(split, self._event_time), TaskTraces(self._traces)
         if router is not None:
             connector.wanted = router.wanted
+        connector.wanted = replace(connector.wanted, traces=self._traces)
         try:
             for batch in connector.read_batch(split):
                 account.count(batch)
                 if router is not None:
                     router.see(batch)
                 elif batch.rejected:
-                    self._report(batch)
+                    self._report(batch, connector.mask)
+                times.see(batch)
+                traces.see(batch)
                 rows = batch.records if condition is None else matching(batch.records, condition)
                 if rows.num_rows:
                     yield rows
@@ -219,6 +279,7 @@ class _BatchReading:
                 router.finish()
                 account.dlq, account.limited = router.letters, router.limited
                 found |= router.to_form()
+            found |= times.to_form() | traces.to_form()
         finally:
             if router is not None:
                 router.close()
@@ -246,12 +307,10 @@ class _BatchReading:
         # Two views write the same letters; each has a file of its own, so that neither takes the other's away.
         return TreatingRouter(self._config, connector, split, treatment, self._who)
 
-    def _report(self, batch: SourceBatch) -> None:
-        first = batch.rejected[0]
+    def _report(self, batch: SourceBatch, mask: Mask) -> None:
         log.warning(
-            "source '%s': %d records rejected; the first is %s-%d at offset %d: %s: %s",
-            self._config.name, len(batch.rejected), first.topic, first.partition, first.offset,
-            first.kind, first.message,
+            "source '%s': %d records rejected; the first is %s",
+            self._config.name, len(batch.rejected), batch.rejected[0].words(mask),
         )  # fmt: skip
 
     def stop(self) -> None:
@@ -263,7 +322,28 @@ class ForebayStreamReader(_BatchReading, DataSourceStreamReader, SupportsTrigger
     """Micro-batches of a connector. Planning runs in one long-lived process beside the driver."""
 
     _target: Offsets | None = None
-    _known_state: tuple[tuple[int, int, int], ReadState] | None = None
+    _known_state: FollowedFile[ReadState] | None = None
+    _flow: ReadFlow | None = None
+    _watermark_planner: WatermarkPlanner | None = None
+    _settled = False  # the last batch read nothing: what it began with is what the marks of keys are now
+
+    @property
+    def flow(self) -> ReadFlow:
+        """When the next batch is planned, and how large."""
+        if self._flow is None:
+            from forebay.source.flow import FlowLimits, ReadFlow
+            from forebay.source.flow_folder import FlowFolder
+
+            folder = None if self._errors is None else FlowFolder.of(Path(self._errors))
+            limits = FlowLimits.of(self.connector.options)
+            self._flow = ReadFlow(limits, folder, self._read_name, self._served)
+        return self._flow
+
+    def _served(self) -> list[str]:
+        """The views that this read is for."""
+        if self._shared is None:
+            return [self._read_name.removeprefix("view-")]
+        return [name for name, each in self._state().views.items() if each.ready]
 
     def initialOffset(self) -> Offsets:
         return self._named(json.loads(self._start) if self._start else self.connector.initial_offsets())
@@ -286,20 +366,79 @@ class ForebayStreamReader(_BatchReading, DataSourceStreamReader, SupportsTrigger
         self._target = with_backoff(self.connector.end_offsets, timeout_s=None)
 
     def latestOffset(self, start: Offsets, limit: ReadLimit) -> Offsets:
-        rows = limit.max_rows if isinstance(limit, ReadMaxRows) else None
-        until = time.monotonic() + QUIET_S
+        most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
+        marks = self._planner_of_watermarks()
+        quiet_s = QUIET_S if self._shared is None else ALONE_QUIET_S
+        until = time.monotonic() + (0.0 if marks and marks.hurry() else quiet_s)
         while True:
+            if self.connector.share is not None:
+                self.connector.share.look()  # also while nothing is planned: somebody may wait for that
             if self._drain and Path(self._drain).exists():
                 return start
             if self._target is not None and self.connector.reached(start, self._target):
                 return start
             began = time.monotonic()
-            found = self.connector.latest_offsets(start, rows, self._target)
-            named = self._named(found, start.get("generation", 0) + self._joining(start))
+            size = self.flow.next(most)
+            if not size.records:
+                self.connector.stand_still()
+            found = self._planned(start, size) if size.records else None
+            if found is not None and found != start:
+                return found
             # Where there is nothing new, asking again here costs less than being asked again by Spark.
-            waits = time.monotonic() - began >= WAITS_S
-            if named != start or not waits or time.monotonic() >= until:
-                return named
+            waits = found is None or time.monotonic() - began >= WAITS_S
+            if not waits or time.monotonic() >= until or (marks and marks.news):
+                return start
+            if found is None:
+                time.sleep(self.flow.step_s if size.records else HELD_S)
+
+    def _planned(self, start: Offsets, size: BatchSize) -> Offsets | None:
+        """How far the next batch goes; `start` where there is nothing new; None if a fuller one is waited for."""
+        planner = self._planner_of_watermarks()
+        if planner is not None:
+            planner.before_look(self.connector)
+        found = self.connector.latest_offsets(start, size.records, self._target)
+        marks = Marks() if planner is None else planner.look(self.connector, start)
+        joins = self._joining(start)
+        generation = start.get("generation", 0)
+        named = self._named(without_marks(found), generation + joins)
+        if named == without_marks(start) and self._closing(start, planner):
+            joins, named = True, self._named(without_marks(found), generation + 1)
+        if named == without_marks(start):
+            # Partitions that run ahead may be held back: then there is nothing to plan, and something to read.
+            self.flow.idle(self.connector.count(start, self.connector.known_end() or start))
+            return start
+        if (
+            self._shared is not None
+        ):  # of a query that only Spark can run, the watermark is a stream of its own
+            named |= marks.named()
+        records = self.connector.count(start, found)
+        behind = self.connector.count(start, self.connector.known_end() or found)
+        self._settled = not records
+        at_once = joins or self._target is not None
+        if not at_once and not self.flow.full_enough(records, size):
+            return None
+        return named if self.flow.planned(records, max(records, behind), size) else None
+
+    def _planner_of_watermarks(self) -> WatermarkPlanner | None:
+        """None where the source has no event time."""
+        if self._watermark_planner is None and self._watermark_settings is not None:
+            from forebay.source.watermark_planning import WatermarkPlanner, WatermarkSettings
+
+            settings = WatermarkSettings.from_json(self._watermark_settings)
+            self._watermark_planner = WatermarkPlanner(settings)
+        return self._watermark_planner
+
+    def _closing(self, start: Offsets, planner: WatermarkPlanner | None) -> bool:
+        """Whether windows may close though there is nothing new to read: the watermark has moved, or marks of keys have."""
+        if self._shared is None or planner is None:
+            return False
+        from forebay.source.serving import closing
+
+        if not closing(self._state()):
+            return False
+        announced = planner.announced_ms
+        moved = announced is not None and announced > start.get(WATERMARK, announced - 1)
+        return moved or (self._keyed is not None and not self._settled)
 
     def _joining(self, start: Offsets) -> bool:
         """Whether a view of a shared read waits for a batch of its own."""
@@ -310,19 +449,13 @@ class ForebayStreamReader(_BatchReading, DataSourceStreamReader, SupportsTrigger
         return joining(self.connector, self._state(), start)
 
     def _state(self) -> ReadState:
-        """Who is served now. The file is read again when it is another one."""
-        from forebay.source.serving import ReadState
+        """Who is served now."""
+        if self._known_state is None:
+            from forebay.source.serving import ReadState
 
-        assert self._shared is not None
-        path = Path(self._shared)
-        try:
-            seen = path.stat()
-        except FileNotFoundError:
-            return ReadState()
-        known = (seen.st_ino, seen.st_mtime_ns, seen.st_size)
-        if self._known_state is None or self._known_state[0] != known:
-            self._known_state = (known, ReadState.read(path))
-        return self._known_state[1]
+            assert self._shared is not None
+            self._known_state = FollowedFile(Path(self._shared), ReadState.read, ReadState())
+        return self._known_state.read()
 
     def reportLatestOffset(self) -> Offsets | None:
         end = self.connector.known_end()
@@ -335,8 +468,24 @@ class ForebayStreamReader(_BatchReading, DataSourceStreamReader, SupportsTrigger
         from forebay.source.serving import servings
 
         work = servings(self.connector, self._state(), start, end, self._parallelism)
+        if self._keyed is not None:
+            work = self._with_keys(work, start)
         treatments = self._treatments([split for split, _ in work])
         return [Piece(split, each, serving) for (split, serving), each in zip(work, treatments, strict=True)]
+
+    def _with_keys(
+        self, work: Sequence[tuple[Split | None, Serving]], start: Offsets
+    ) -> list[tuple[Split | None, Serving]]:
+        """With the marks of keys where the batch begins. What a view has missed was not late where it stood."""
+        from forebay.source.key_marks import KeySettings
+
+        assert self._keyed is not None
+        reached, settings = self.connector.reached, KeySettings.from_json(self._keyed)
+        judge = settings.judge(start, lambda one, other: reached(one, other) and reached(other, one))
+        return [
+            (split, replace(serving, keyed=judge.knowing_nothing() if serving.catching_up else judge))
+            for split, serving in work
+        ]
 
     def _treatments(self, splits: Sequence[Split | None]) -> Sequence[Treatment | None]:
         """Nobody has said what to do with bad records where there is no session: they are reported then."""
@@ -346,7 +495,13 @@ class ForebayStreamReader(_BatchReading, DataSourceStreamReader, SupportsTrigger
         from forebay.deadletter.policy import SourceFolder
         from forebay.source.treatment import treatments
 
-        return treatments(splits, SourceFolder(Path(self._errors)), HealthFolder(Path(self._health)))
+        folder, health = SourceFolder(Path(self._errors)), HealthFolder(Path(self._health))
+        return treatments(splits, folder, health, f"{self._read_name}.{os.getpid()}", self.flow.reads)
+
+    def stop(self) -> None:
+        if self._flow is not None:
+            self._flow.close()
+        super().stop()
 
     def commit(self, end: Offsets) -> None:
         """Nothing: Spark calls this one batch late and never for the last. The session commits instead."""

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from forebay.errors import EvaluationError
-from forebay.program import Grouping, GroupPart
+from forebay.program import Grouping, GroupPart, GroupWindow
 from forebay.source.expressions import evaluate
 
 MERGE_ROWS = 262_144  # groups of several looks at rows that are held before they are merged
@@ -39,7 +39,20 @@ class Groups:
                 columns[part.name] = evaluate(rows, part.argument)
         if not columns:
             columns[_ALL] = pa.nulls(rows.num_rows, pa.bool_())
-        self._hold(self._grouped(pa.table(columns), rows.num_rows, merging=False))
+        table = pa.table(columns)
+        groups = self._grouped(table, rows.num_rows, merging=False)
+        self._hold(groups)
+        window = self._program.window
+        if window is None:
+            return
+        whole, rest = divmod(window.size_us, window.slide_us)
+        for back in range(1, whole):  # rows that share the newest window share these
+            self._hold(_earlier(groups, window, back))
+        if rest and whole:  # of the one before them, only rows that came early enough
+            since = pc.subtract(_us(evaluate(rows, window.time)), _us(columns[window.key]))
+            early = table.filter(pc.less(since, rest))
+            found = self._grouped(early, early.num_rows, merging=False)
+            self._hold(_earlier(found, window, whole))
 
     def finished(self) -> Iterator[pa.Table]:
         """The groups; nothing where there were no rows."""
@@ -87,6 +100,17 @@ class Groups:
         columns = [found.column(name) for name in self._keys]
         columns += [_whole(found, part, answers[part.name]) for part in self._program.parts]
         return pa.table(columns, schema=schema)
+
+
+def _us(times: Any) -> Any:
+    return times.cast(pa.int64())
+
+
+def _earlier(groups: pa.Table, window: GroupWindow, back: int) -> pa.Table:
+    """The groups in the window that begins so many slides before."""
+    starts = groups.column(window.key)
+    earlier = pc.subtract(_us(starts), back * window.slide_us).cast(starts.type)
+    return groups.set_column(groups.schema.get_field_index(window.key), window.key, earlier)
 
 
 def _merging(part: GroupPart) -> str:

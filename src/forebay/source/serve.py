@@ -8,27 +8,33 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from forebay.connectors.contract import SourceConfig, SourceConnector, Split
+from forebay.connectors.contract import RowPlaces, SourceBatch, SourceConfig, SourceConnector, Split
 from forebay.connectors.registry import default_registry
 from forebay.deadletter.router import Router
-from forebay.errors import ForebayError, NewFieldsError
+from forebay.errors import ForebayError, NewFieldsError, UnsupportedSqlError
+from forebay.object_path import take_settings
 from forebay.source import accounts
-from forebay.source.outlets import Outlet, outlet_of
+from forebay.source.event_times import NewestTimes, segments_of
+from forebay.source.key_marks import KeyTimes
+from forebay.source.late_letters import as_rejected, wants_letters, with_places
+from forebay.source.outlets import GroupOutlet, Outlet, outlet_of
 from forebay.source.serving import Serving
+from forebay.source.task_traces import TaskTraces
 from forebay.source.treatment import TreatingRouter, Treatment
 
 ANSWER = pa.schema([("kind", pa.string()), ("view", pa.string()), ("body", pa.binary())])
-BATCH, ACCOUNT, FAILED = "batch", "account", "failed"  # and what outlets answer
+BATCH, ACCOUNT, FAILED, KEYS = "batch", "account", "failed", "keys"  # and what outlets answer
 ROWS, BYTES = (
     32_768,
     8 * 1024 * 1024,
 )  # handed to views at a time: ten views look at each batch, whatever its size
 
 _Row = tuple[str, str, bytes]
+_Judged = tuple[pa.RecordBatch, int | None]  # rows, and the end of windows that are closed for them
 
 
 def serve(
@@ -37,13 +43,15 @@ def serve(
     serving: Serving,
     treatment: Treatment,
     event_time: str | None,
+    traces: int = 0,
 ) -> Iterator[pa.RecordBatch]:
-    """The answer of one task."""
+    """The answer of one task. `traces`: so many records that carry a trace are named, and as many refused ones."""
     rows: list[_Row] = []
     if serving.header is not None:
         rows.append((BATCH, "", serving.header.encode()))
+    take_settings(serving.stores)
     if split is not None:
-        rows += _Task(config, split, serving, treatment, event_time).run()
+        rows += _Task(config, split, serving, treatment, event_time, traces).run()
     columns = list(zip(*rows, strict=True))
     yield pa.RecordBatch.from_arrays(
         [pa.array(column, field.type) for column, field in zip(columns, ANSWER, strict=True)], schema=ANSWER
@@ -58,20 +66,36 @@ class _Task:
         serving: Serving,
         treatment: Treatment,
         event_time: str | None,
+        traces: int,
     ) -> None:
+        self._most_traces = traces
+        self._columns = default_registry().make(config).full_schema().names
         self._config = config
+        self._places: RowPlaces | None = None
+        if wants_letters(serving.views):
+            self._config, self._places = with_places(config)
         self._split = split
         self._serving = serving
         self._treatment = treatment
         self._event_time = event_time
-        self._newest: int | None = None
+        self._times = NewestTimes(split, event_time)
+        keyed = serving.keyed
+        self._keys = KeyTimes(keyed.column, event_time) if keyed and event_time else None
+        self._of_key = keyed.loaded() if keyed else None
         self._outlets: dict[str, Outlet] = {}
         self._failed: dict[str, Exception] = {}
 
     def run(self) -> Iterator[_Row]:
         for view in self._serving.views:
             try:
-                self._outlets[view.name] = outlet_of(view)
+                self._outlets[view.name] = outlet_of(
+                    view,
+                    self._event_time,
+                    self._columns,
+                    self._places,
+                    self._of_key,
+                    self._serving.marks.watermark_ms,
+                )
             except Exception as error:
                 self._failed[view.name] = error
         connector = default_registry().make(self._config)
@@ -79,11 +103,13 @@ class _Task:
         router = TreatingRouter(
             self._config, connector, self._split, self._treatment, " ".join(sorted(names))
         )
-        connector.wanted = router.wanted
-        account = accounts.Account()
+        connector.wanted = replace(router.wanted, traces=self._most_traces)
+        traces = TaskTraces(self._most_traces)
+        account = accounts.Account(mask=connector.mask)
         try:
-            for rows in _together(self._good_rows(connector, router, account)):
-                self._hand_out(rows)
+            for rows, closed_ms in _together(self._good_rows(connector, router, account, traces)):
+                self._hand_out(rows, closed_ms)
+            self._write_late_letters(connector, router)
             router.finish()
             account.dlq, account.limited = router.letters, router.limited
         except NewFieldsError:
@@ -99,31 +125,66 @@ class _Task:
             connector.close()
         yield from self._answers()
         form = accounts.to_form(self._split, account) | router.to_form()
-        form |= {"views": names, "newest_us": self._newest}
+        form |= {"views": names, **self._times.to_form(), **traces.to_form()}
         yield ACCOUNT, "", json.dumps(form).encode()
+        times = self._keys.to_bytes() if self._keys else None
+        if times is not None:
+            yield KEYS, "", times
 
     def _good_rows(
-        self, connector: SourceConnector, router: Router, account: accounts.Account
-    ) -> Iterator[pa.RecordBatch]:
+        self, connector: SourceConnector, router: Router, account: accounts.Account, traces: TaskTraces
+    ) -> Iterator[_Judged]:
         for batch in connector.read_batch(self._split):
             account.count(batch)
+            traces.see(batch)
             router.see(batch)
             if batch.records.num_rows:
-                yield batch.records
+                self._times.see(batch)
+                yield from self._judged(batch)
 
-    def _hand_out(self, rows: pa.RecordBatch) -> None:
-        if self._event_time is not None:
-            times = rows.column(self._event_time)
-            if pa.types.is_date(times.type):
-                times = times.cast(pa.timestamp("us"))
-            newest = pc.max(times.cast(pa.int64())).as_py()
-            self._newest = max((at for at in (self._newest, newest) if at is not None), default=None)
+    def _judged(self, batch: SourceBatch) -> Iterator[_Judged]:
+        """The rows, with which windows are closed for them. None is for a row whose partition is not known."""
+        marks, rows = self._serving.marks, batch.records
+        if not marks.own:
+            yield rows, marks.watermark_ms
+            return
+        known = 0
+        for place, start, end in segments_of(batch, self._split):
+            if start > known:
+                yield rows.slice(known, start - known), None
+            yield rows.slice(start, end - start), marks.of(place)
+            known = end
+        if known < rows.num_rows:
+            yield rows.slice(known), None
+
+    def _hand_out(self, rows: pa.RecordBatch, closed_ms: int | None) -> None:
+        if self._keys is not None:
+            self._keys.see(rows)
         for name in list(self._outlets):
             try:
-                self._outlets[name].see(rows)
+                self._outlets[name].see(rows, closed_ms)
             except Exception as error:  # whatever it is, it is this view's alone
                 self._failed[name] = error
                 del self._outlets[name]
+
+    def _write_late_letters(self, connector: SourceConnector, router: Router) -> None:
+        """Of rows that are late for views that want them as letters."""
+        late = {
+            name: outlet.late.records
+            for name, outlet in self._outlets.items()
+            if isinstance(outlet, GroupOutlet) and outlet.late is not None and outlet.late.records
+        }
+        if late and self._treatment.policy.strategy != "dead_letter":
+            for name in late:
+                self._failed[name] = UnsupportedSqlError(
+                    f"LATE DATA TO DEAD LETTERS: source '{self._config.name}' has no dead letters any more",
+                    remedy=f"ALTER SOURCE {self._config.name} ON ERROR = dead_letter WITH (…), then START VIEW {name}",
+                )
+                del self._outlets[name]
+            return
+        records = [record for found in late.values() for record in found]
+        if records:
+            router.late(as_rejected(connector, self._event_time, records))
 
     def _answers(self) -> Iterator[_Row]:
         for name, outlet in self._outlets.items():
@@ -138,15 +199,19 @@ class _Task:
             yield FAILED, name, text.encode()
 
 
-def _together(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Small batches as larger ones."""
+def _together(batches: Iterable[_Judged]) -> Iterator[_Judged]:
+    """Small batches as larger ones, as far as the same windows are closed for them."""
     held: list[pa.RecordBatch] = []
     rows = size = 0
-    for batch in batches:
+    judged: int | None = None
+    for batch, closed_ms in batches:
+        if held and closed_ms != judged:
+            yield pa.concat_batches(held), judged
+            held, rows, size = [], 0, 0
         held.append(batch)
-        rows, size = rows + batch.num_rows, size + batch.nbytes
+        judged, rows, size = closed_ms, rows + batch.num_rows, size + batch.nbytes
         if rows >= ROWS or size >= BYTES:
-            yield pa.concat_batches(held)
+            yield pa.concat_batches(held), judged
             held, rows, size = [], 0, 0
     if held:
-        yield pa.concat_batches(held)
+        yield pa.concat_batches(held), judged

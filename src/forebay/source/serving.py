@@ -13,9 +13,16 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from forebay.connectors.contract import Offsets, SourceConnector, Split
+from forebay.errors import CheckpointError
 from forebay.files import write_whole
+from forebay.object_path import is_url, store_settings
+from forebay.source.watermarks import Marks
+
+if TYPE_CHECKING:  # the processes that plan have no use for it
+    from forebay.source.key_marks import KeyJudge
 
 
 @dataclass(frozen=True)
@@ -25,6 +32,8 @@ class ServedView:
     name: str
     program: str  # as JSON
     table: str
+    late: str = ""  # what becomes of late rows, as JSON
+    closes: bool = False  # it gives windows out when they close: a watermark that moves is news for it
 
 
 @dataclass(frozen=True)
@@ -56,11 +65,18 @@ class ReadState:
     def read(path: Path) -> ReadState:
         try:
             form = json.loads(path.read_bytes())
+            found = [
+                Participant(ServedView(**each["view"]), each["position"], each["ready"])
+                for each in form["views"]
+            ]
         except FileNotFoundError:
             return ReadState()
-        found = [
-            Participant(ServedView(**each["view"]), each["position"], each["ready"]) for each in form["views"]
-        ]
+        except (ValueError, KeyError, TypeError):
+            raise CheckpointError(
+                f"{path}, which says where views stand, is damaged",
+                remedy="restore this file from a backup; without one, drop the views of this source and create them "
+                "again. Nothing was changed",
+            ) from None
         return ReadState({each.view.name: each for each in found})
 
 
@@ -71,6 +87,11 @@ class Serving:
     views: tuple[ServedView, ...] = ()
     catching_up: bool = False  # the split is read for these views alone, which have missed it
     header: str | None = None  # what the batch is: one task of it hands this on to the driver
+    keyed: KeyJudge | None = None  # where keys have watermarks of their own
+    marks: Marks = field(default_factory=Marks)  # by which it is judged what is late
+    stores: Mapping[str, str] = field(
+        default_factory=dict, repr=False
+    )  # how object stores are reached; with credentials
 
 
 @dataclass(frozen=True)
@@ -97,6 +118,11 @@ def joining(connector: SourceConnector, state: ReadState, start: Offsets) -> boo
     )
 
 
+def closing(state: ReadState) -> bool:
+    """Whether a view waits for windows to close."""
+    return any(each.ready and each.view.closes for each in state.views.values())
+
+
 def servings(
     connector: SourceConnector, state: ReadState, start: Offsets, end: Offsets, parallelism: int
 ) -> list[tuple[Split | None, Serving]]:
@@ -109,11 +135,15 @@ def servings(
     header = BatchHeader(start, end, {name: each.position or start for name, each in served.items()})
     work: list[tuple[Split | None, Serving]] = []
     if served:
-        everybody = Serving(tuple(each.view for each in served.values()))
+        everybody = Serving(tuple(each.view for each in served.values()), marks=Marks.at(end))
         work += [(split, everybody) for split in connector.plan_batches(start, end, parallelism)]
     for each in served.values():
         if each.position is not None:
-            alone = Serving((each.view,), catching_up=True)
+            # What it has missed was not late where it stood.
+            alone = Serving((each.view,), catching_up=True, marks=Marks.at(each.position))
             work += [(split, alone) for split in connector.plan_batches(each.position, start, parallelism)]
+    if any(is_url(each.view.table) for each in served.values()):
+        stores = store_settings()
+        work = [(split, replace(serving, stores=stores)) for split, serving in work]
     (split, first), *rest = work or [(None, Serving())]
     return [(split, replace(first, header=header.to_json())), *rest]

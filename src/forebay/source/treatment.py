@@ -7,7 +7,7 @@ limit lets through among the tasks.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -31,16 +31,25 @@ class Treatment:
     policy: ErrorPolicy
     share: Bucket | None  # of the letters that the rate limit lets through; None: no limit
     health: Mapping[Place, Health]  # how partitions fared, up to where the task begins
+    loan: str = ""  # whose share it is a part of
 
 
-def treatments(splits: Sequence[Split | None], folder: SourceFolder, health: HealthKeeper) -> list[Treatment]:
-    """For the tasks of a batch."""
+def treatments(
+    splits: Sequence[Split | None],
+    folder: SourceFolder,
+    health: HealthKeeper,
+    loan: str,
+    reads: Callable[[], int],
+) -> list[Treatment]:
+    """For the tasks of a batch, of one of so many reads that share the letters; `loan` names this one."""
     policy = folder.read_policy()
     lent: Sequence[Bucket] = ()
     if policy.strategy == "dead_letter" and policy.max_per_second > 0 and splits:
-        lent = shares(SharedLimiter(folder.bucket, policy.max_per_second).lend(), len(splits))
+        lent = shares(SharedLimiter(folder.bucket, policy.max_per_second).lend(loan, reads()), len(splits))
     return [
-        Treatment(policy, lent[number] if lent else None, _known(split, health) if policy.breaks else {})
+        Treatment(
+            policy, lent[number] if lent else None, _known(split, health) if policy.breaks else {}, loan
+        )
         for number, split in enumerate(splits)
     ]
 
@@ -67,13 +76,17 @@ class TreatingRouter(Router):
         bulk = None
         if policy.strategy == "dead_letter":
             bulk = BulkLetters.open(config.name, policy, connector.options, split.topic_ids())
+        self._loan = treatment.loan
         self._share = None if treatment.share is None else TaskLimiter(treatment.share)
         self._found = HandedHealth(treatment.health)
-        super().__init__(config.name, policy, split, self._found, destination, self._share, bulk)
+        super().__init__(
+            config.name, policy, split, self._found, destination, self._share, bulk, connector.mask
+        )
 
     def to_form(self) -> dict[str, Any]:
         """What goes back to the driver besides the account."""
         return {
             "letters_left": None if self._share is None else asdict(self._share.left()),
+            "loan": self._loan,
             "health": [[*place, end, asdict(each)] for place, (end, each) in self._found.found.items()],
         }

@@ -24,9 +24,15 @@ class ColumnSpec(exp.Expression):
 
 
 class WatermarkSpec(exp.Expression):
-    """`WATERMARK FOR column [AS expression]`."""
+    """`WATERMARK FOR column [AS expression] [PER KEY key]`."""
 
-    arg_types: ClassVar[dict[str, bool]] = {"this": True, "expression": False}
+    arg_types: ClassVar[dict[str, bool]] = {"this": True, "expression": False, "key": False}
+
+
+class LateClauses(exp.Expression):
+    """`ALLOW LATENESS interval` and `LATE DATA TO name | DEAD LETTERS`; `letters` is set for the latter."""
+
+    arg_types: ClassVar[dict[str, bool]] = {"lateness": False, "table": False, "letters": False}
 
 
 class FormatClause(exp.Expression):
@@ -70,14 +76,21 @@ class AlterSourceNode(exp.Expression):
     arg_types: ClassVar[dict[str, bool]] = {"this": True, "on_error": True}
 
 
+class SetSourceNode(exp.Expression):
+    """`ALTER SOURCE name SET (options)`."""
+
+    arg_types: ClassVar[dict[str, bool]] = {"this": True, "options": True}
+
+
 class CreateViewNode(exp.Expression):
-    """`CREATE MATERIALIZED VIEW name [WITH (options)] AS query [EMIT …]`."""
+    """`CREATE MATERIALIZED VIEW name [WITH (options)] AS query [EMIT …] [ALLOW LATENESS …] [LATE DATA TO …]`."""
 
     arg_types: ClassVar[dict[str, bool]] = {
         "this": True,
         "options": True,
         "query": True,
         "emit": False,
+        "late": False,
         "exists": True,
         "replace": True,
     }
@@ -103,6 +116,12 @@ class DescribeNode(exp.Expression):
 
 class RunView(exp.Expression):
     """`START VIEW name`, `STOP VIEW name` or `ALTER VIEW name DETACH`."""
+
+    arg_types: ClassVar[dict[str, bool]] = {"this": True, "verb": True}
+
+
+class FlowNode(exp.Expression):
+    """`PAUSE SOURCE name` or `RESUME SOURCE name`."""
 
     arg_types: ClassVar[dict[str, bool]] = {"this": True, "verb": True}
 

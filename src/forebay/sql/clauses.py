@@ -226,7 +226,8 @@ class ClauseParser(SparkParser):
                 if expression is None:
                     self.fail(f"expected an expression after AS{self._but_found()}")
                 expression.meta["span"] = (first.start, self._prev.end + 1)
-            node = ast.WatermarkSpec(this=column, expression=expression)
+            key = self.name("the key") if self.word("PER", "KEY") else None
+            node = ast.WatermarkSpec(this=column, expression=expression, key=key)
         else:
             column = self.name("a column")
             self._refuse_computed(column.name)

@@ -14,21 +14,22 @@ from forebay.sql.faults import did_you_mean
 from forebay.sql.letter_clauses import LETTER_VERBS
 from forebay.sql.other_dialects import create_remedy, foreign_words, format_remedy
 from forebay.sql.quotes import refuse_prefixed
-from forebay.sql.window_tables import WindowTableParser
+from forebay.sql.view_clauses import EMIT_HINT, LATE_HINT, ViewClauseParser
 
 STATEMENTS = (
     "CREATE SOURCE",
     "CREATE MATERIALIZED VIEW",
-    "ALTER SOURCE … ON ERROR",
+    "ALTER SOURCE … ON ERROR | SET",
     "ALTER VIEW … DETACH",
     "DROP SOURCE | MATERIALIZED VIEW | SINK",
-    "SHOW SOURCES | VIEWS | SINKS | QUERIES",
+    "SHOW SOURCES | VIEWS | SINKS | QUERIES | LAG",
     "SHOW CREATE SOURCE | VIEW",
     "DESCRIBE SOURCE | VIEW",
     "EXPLAIN",
     "SELECT",
     "SUBSCRIBE",
     "START VIEW | STOP VIEW",
+    "PAUSE SOURCE | RESUME SOURCE",
     "REPLAY | DISCARD | REOPEN | RECOVER DEAD LETTERS",
 )
 THERE_IS = f"there is: {', '.join(STATEMENTS)}"
@@ -45,6 +46,8 @@ _LEADING = (
     "SUBSCRIBE",
     "START",
     "STOP",
+    "PAUSE",
+    "RESUME",
     *LETTER_VERBS,
 )
 # Verbs of SQL we know of and do not have: the answer is "no", not "what?".
@@ -64,24 +67,22 @@ _FOREIGN = frozenset(
         "MSCK",
     }
     | {"OPTIMIZE", "VACUUM", "PRAGMA", "ATTACH", "DETACH", "KILL", "DECLARE", "EXECUTE", "PREPARE", "COMMENT"}
-    | {"FROM", "TABLE", "PAUSE", "RESUME", "REPLACE", "UPSERT", "RENAME", "UNLOAD", "EXPORT"}
+    | {"FROM", "TABLE", "REPLACE", "UPSERT", "RENAME", "UNLOAD", "EXPORT"}
 )
 _CREATABLE = frozenset(
     {"TABLE", "VIEW", "DATABASE", "SCHEMA", "FUNCTION", "INDEX", "TEMPORARY", "TEMP", "SINK", "STREAM"}
     | {"CONNECTION", "EXTERNAL", "SECRET"}
 )
-_EMITS = {("EMIT", "CHANGES"): "changes", ("EMIT", "ON", "WINDOW", "CLOSE"): "window_close"}
-_EMIT_HINT = "the clause is EMIT CHANGES or EMIT ON WINDOW CLOSE"
 EVENT_WINDOWS = frozenset(
     f"{kind}{part}" for kind in ("TUMBLE", "HOP", "SESSION") for part in ("", "_START", "_END")
 ) | {"WINDOW", "SESSION_WINDOW"}
 
 
-class ForebayParser(WindowTableParser):
+class ForebayParser(ViewClauseParser):
     """sqlglot's Spark parser, with our statements in front of it."""
 
     FUNCTION_PARSERS: ClassVar[dict[str, Any]] = {
-        **WindowTableParser.FUNCTION_PARSERS,
+        **ViewClauseParser.FUNCTION_PARSERS,
         **dict.fromkeys(EVENT_WINDOWS, lambda self: self._parse_event_window()),
     }
 
@@ -142,6 +143,12 @@ class ForebayParser(WindowTableParser):
                 if not (self.word("MATERIALIZED", "VIEW") or self.word("VIEW")):
                     self._wrong_kind(verb, ("VIEW", "MATERIALIZED"))
                 return ast.RunView(this=self.name("the view"), verb=verb.lower())
+        for verb in ("PAUSE", "RESUME"):
+            if self.word(verb):
+                if not self.word("SOURCE"):
+                    self._wrong_kind(verb, ("SOURCE",))
+                self.word("TABLE")
+                return ast.FlowNode(this=self.name("the source"), verb=verb.lower())
         for verb in LETTER_VERBS:
             if self.word(verb):
                 return self.dead_letters(verb)
@@ -231,9 +238,11 @@ class ForebayParser(WindowTableParser):
         self.word("TABLE")
         name = self.name("the source")
         on = self._curr
+        if self.word("SET"):
+            return ast.SetSourceNode(this=name, options=self.options())
         if not self.word("ON", "ERROR"):
-            remedy = "all that can be altered is the error policy; else: DROP SOURCE, CREATE SOURCE"
-            self.fail(f"expected ON ERROR{self._but_found()}", remedy=remedy)
+            remedy = "what can be altered is the error policy, and options by SET (…); else: DROP SOURCE, CREATE SOURCE"
+            self.fail(f"expected ON ERROR or SET{self._but_found()}", remedy=remedy)
         return ast.AlterSourceNode(this=name, on_error=self.on_error_clause(on))
 
     def _alter_view(self) -> Any:
@@ -253,29 +262,16 @@ class ForebayParser(WindowTableParser):
             )
         options = self.options() if self.word("WITH") else []
         self.expect_word("AS", "write CREATE MATERIALIZED VIEW name [WITH (start = 'now')] AS SELECT …")
-        emit = self._cut_emit()
+        emit, late = self.cut_clauses()
         return ast.CreateViewNode(
-            this=name, options=options, query=self._query(), emit=emit, exists=exists, replace=replace
+            this=name,
+            options=options,
+            query=self._query(),
+            emit=emit,
+            late=late,
+            exists=exists,
+            replace=replace,
         )
-
-    def _cut_emit(self) -> str | None:
-        """Take the EMIT clause off the end of the tokens.
-
-        It goes first, because a query would read EMIT as the alias of its last table or as the unit of
-        its last interval.
-        """
-        tokens = self._all_tokens()
-        for words, emit in _EMITS.items():
-            tail = tokens[-len(words) :]
-            if tuple(token.text.upper() for token in tail) == words and all(is_word(token) for token in tail):
-                self._tokens = list(tokens[: -len(words)])
-                self._tokens_size = len(tokens) - len(words)
-                self._advance(0)
-                return emit
-        return None
-
-    def _all_tokens(self) -> list[Any]:
-        return list(self._tokens)
 
     def _query(self) -> Any:
         start = self._curr
@@ -382,10 +378,11 @@ class ForebayParser(WindowTableParser):
         if self.word("MATERIALIZED"):
             self.expect_word("VIEWS", "write SHOW VIEWS or SHOW MATERIALIZED VIEWS")
             return ast.ShowNode(kind="views")
-        for kind in ("SOURCES", "VIEWS", "SINKS", "QUERIES"):
+        for kind in ("SOURCES", "VIEWS", "SINKS", "QUERIES", "LAG"):
             if self.word(kind):
                 return ast.ShowNode(kind=kind.lower())
-        return self._wrong_kind("SHOW", ("SOURCES", "VIEWS", "MATERIALIZED", "SINKS", "QUERIES", "CREATE"))
+        known = ("SOURCES", "VIEWS", "MATERIALIZED", "SINKS", "QUERIES", "LAG", "CREATE")
+        return self._wrong_kind("SHOW", known)
 
     def _describe(self) -> Any:
         extended = self.word("EXTENDED")
@@ -410,7 +407,11 @@ class ForebayParser(WindowTableParser):
         if any(token.text.upper() == "EMIT" for token in self._tokens[-5:]):
             if isinstance(node, ast.SelectStatement):
                 return "EMIT belongs to CREATE MATERIALIZED VIEW; to follow a view, write SUBSCRIBE v"
-            return _EMIT_HINT
+            return EMIT_HINT
+        if isinstance(node, ast.CreateViewNode) and {"LATE", "LATENESS"} & {
+            token.text.upper() for token in self._tokens[self._index :]
+        }:
+            return f"the clauses are ALLOW LATENESS INTERVAL '1' MINUTE and LATE DATA TO: {LATE_HINT}"
         if isinstance(node, ast.CreateSourceNode):
             ahead = [str(token.text) for token in self._tokens[self._index :]]
             if len(ahead) > 3 and (ahead[0].upper(), ahead[2].upper()) == ("FORMAT", "ENCODE"):

@@ -37,12 +37,17 @@ class Lowering:
                 return self._create_source(node)
             case ast.AlterSourceNode():
                 return st.AlterSource(node.name, self._on_error(node.args["on_error"]), **self.common)
+            case ast.SetSourceNode():
+                return st.SetSource(
+                    node.name, self._options(node.args["options"], _source_key), **self.common
+                )
             case ast.CreateViewNode():
                 return st.CreateView(
                     name=node.name,
                     query=node.args["query"],
                     options=self._options(node.args["options"], _source_key),
                     emit=node.args.get("emit"),
+                    late=self._late(node.args.get("late")),
                     if_not_exists=node.args["exists"],
                     or_replace=node.args["replace"],
                     **self.common,
@@ -58,6 +63,9 @@ class Lowering:
                 return st.Describe(node.args.get("kind"), node.name, node.args["extended"], **self.common)
             case ast.RunView():
                 return self._run_view(node)
+            case ast.FlowNode():
+                made = st.PauseSource if node.args["verb"] == "pause" else st.ResumeSource
+                return made(node.name, **self.common)
             case ast.SelectStatement():
                 return st.Select(node.args["query"], **self.common)
             case ast.SubscribeNode():
@@ -227,10 +235,30 @@ class Lowering:
             known = next((found for found in columns.values() if found.upper() == guess), None)
             remedy = f"did you mean {known}?" if known else "declare the column, with type TIMESTAMP"
             raise self._error(f"WATERMARK FOR '{node.name}': no such column", node.this, remedy)
-        expression = node.args.get("expression")
-        if expression is None:
-            return st.Watermark.of(column, None)
-        return st.Watermark.of(column, self._delay(expression, column))
+        expression, by = node.args.get("expression"), node.args.get("key")
+        key = columns.get(by.name.lower()) if by else None
+        if by and (key is None or key == column):
+            known = "is the watermark's own column" if key else "no such column"
+            raise self._error(
+                f"PER KEY '{by.name}': {known}", by, "name the column that tells the keys apart"
+            )
+        delay = None if expression is None else self._delay(expression, column)
+        return st.Watermark.of(column, delay, key)
+
+    def _late(self, node: Any) -> st.LateClause:
+        """ALLOW LATENESS and LATE DATA TO."""
+        if node is None:
+            return st.LateClause()
+        lateness, table = node.args.get("lateness"), node.args.get("table")
+        allowed = 0
+        if lateness is not None:
+            try:
+                allowed = interval_ms(lateness)
+            except IntervalError as error:
+                raise self._error(f"ALLOW LATENESS: {error}", lateness, EXAMPLE) from None
+            if allowed < 0:
+                raise self._error("the allowed lateness is negative", lateness, EXAMPLE)
+        return st.LateClause(allowed, table.name if table else None, bool(node.args.get("letters")))
 
     def _delay(self, expression: Any, column: str) -> int:
         inner = expression.unnest()

@@ -27,13 +27,17 @@ def to_sql(statement: st.Statement, mask: Mask | None = None) -> str:
             return _create_source(statement, printed)
         case st.AlterSource():
             return f"ALTER SOURCE {identifier(statement.name)} {_on_error(statement.on_error, printed)}"
+        case st.SetSource():
+            return f"ALTER SOURCE {identifier(statement.name)} SET ({', '.join(_pairs(statement.options, printed))})"
         case st.CreateView():
             head = (
                 f"CREATE {_flags(statement.or_replace)}MATERIALIZED VIEW {_exists(statement.if_not_exists)}"
             )
             options = f" WITH ({', '.join(_pairs(statement.options, printed))})" if statement.options else ""
             lines = [f"{head}{identifier(statement.name)}{options} AS", st.query_text(statement.query)]
-            return "\n".join(lines + ([_EMITS[statement.emit]] if statement.emit else []))
+            return "\n".join(
+                [*lines, *_late(statement.late), *([_EMITS[statement.emit]] if statement.emit else [])]
+            )
         case st.Drop():
             kind = {"source": "SOURCE", "view": "MATERIALIZED VIEW", "sink": "SINK"}[statement.kind]
             exists = "IF EXISTS " if statement.if_exists else ""
@@ -54,6 +58,10 @@ def to_sql(statement: st.Statement, mask: Mask | None = None) -> str:
             return f"ALTER VIEW {identifier(statement.name)} DETACH"
         case st.StopView():
             return f"STOP VIEW {identifier(statement.name)}"
+        case st.PauseSource():
+            return f"PAUSE SOURCE {identifier(statement.name)}"
+        case st.ResumeSource():
+            return f"RESUME SOURCE {identifier(statement.name)}"
         case st.Explain():
             return f"EXPLAIN {to_sql(statement.statement, mask)}"
         case st.Select():
@@ -79,6 +87,13 @@ def _letters(verb: str, source: str, where: Any, clauses: Mapping[str, str | Non
         parts.append(f"WHERE {st.query_text(where)}")
     parts += [f"{word} {string(text)}" for word, text in clauses.items() if text is not None]
     return " ".join(parts + (["DRY RUN"] if dry_run else []))
+
+
+def _late(late: st.LateClause) -> list[str]:
+    lines = [f"ALLOW LATENESS {st.interval_text(late.allowed_ms)}"] if late.allowed_ms else []
+    if late.kept:
+        lines.append(f"LATE DATA TO {'DEAD LETTERS' if late.table is None else identifier(late.table)}")
+    return lines
 
 
 def _flags(or_replace: bool) -> str:
@@ -120,7 +135,8 @@ def _columns(source: st.CreateSource) -> list[str]:
     if source.watermark:
         watermark = source.watermark
         line = f"WATERMARK FOR {identifier(watermark.column)}"
-        lines.append(line if watermark.delay_ms is None else f"{line} AS {watermark.text}")
+        line = line if watermark.delay_ms is None else f"{line} AS {watermark.text}"
+        lines.append(f"{line} PER KEY {identifier(watermark.key)}" if watermark.key else line)
     return lines
 
 

@@ -49,14 +49,42 @@ class Watermark:
     column: str
     delay_ms: int | None
     text: str
+    key: str | None = None  # of `PER KEY key`: each value of this column has a watermark of its own
+
+    @property
+    def shown(self) -> str:
+        """All of it, in one line."""
+        return f"{self.text} PER KEY {identifier(self.key)}" if self.key else self.text
 
     @classmethod
-    def of(cls, column: str, delay_ms: int | None) -> Watermark:
+    def of(cls, column: str, delay_ms: int | None, key: str | None = None) -> Watermark:
         name = identifier(column)
         if not delay_ms:
-            return cls(column, delay_ms, name)
-        amount, unit = split_ms(delay_ms)
-        return cls(column, delay_ms, f"{name} - INTERVAL '{amount}' {unit.upper()}")
+            return cls(column, delay_ms, name, key)
+        return cls(column, delay_ms, f"{name} - {interval_text(delay_ms)}", key)
+
+
+def interval_text(milliseconds: int) -> str:
+    """A length of time as SQL writes it."""
+    amount, unit = split_ms(milliseconds)
+    return f"INTERVAL '{amount}' {unit.upper()}"
+
+
+@dataclass(frozen=True)
+class LateClause:
+    """For how long windows take rows after the watermark has passed them, and where rows go that are later still.
+
+    At most one of `table` and `letters` is set; without one, late rows are only counted.
+    """
+
+    allowed_ms: int = 0
+    table: str | None = None
+    letters: bool = False
+
+    @property
+    def kept(self) -> bool:
+        """Whether late rows go somewhere."""
+        return self.letters or self.table is not None
 
 
 @dataclass(frozen=True)
@@ -101,6 +129,14 @@ class AlterSource(_Statement):
 
 
 @dataclass(frozen=True)
+class SetSource(_Statement):
+    """`ALTER SOURCE t SET (mask = 'email')`: other options for an existing source; an empty text takes one away."""
+
+    name: str
+    options: Mapping[str, OptionValue]
+
+
+@dataclass(frozen=True)
 class CreateView(_Statement):
     """Options are those of `forebay.views.options`."""
 
@@ -110,6 +146,7 @@ class CreateView(_Statement):
     options: Mapping[str, OptionValue] = field(default_factory=dict)
     if_not_exists: bool = False
     or_replace: bool = False
+    late: LateClause = LateClause()
 
 
 @dataclass(frozen=True)
@@ -154,6 +191,18 @@ class StopView(_Statement):
 class DetachView(_Statement):
     """`ALTER VIEW v DETACH`: it is stopped, and its sources' groups do not wait for it any more."""
 
+    name: str
+
+
+@dataclass(frozen=True)
+class PauseSource(_Statement):
+    """Nothing is fetched of it until it is resumed; the batches in flight are finished."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class ResumeSource(_Statement):
     name: str
 
 
@@ -211,6 +260,7 @@ class Explain(_Statement):
 Statement: TypeAlias = (
     CreateSource
     | AlterSource
+    | SetSource
     | CreateView
     | Drop
     | Show
@@ -222,6 +272,8 @@ Statement: TypeAlias = (
     | StartView
     | StopView
     | DetachView
+    | PauseSource
+    | ResumeSource
     | ReplayDeadLetters
     | DiscardDeadLetters
     | ReopenDeadLetters

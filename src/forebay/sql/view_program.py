@@ -1,7 +1,7 @@
 """From a view's query over one source to what a task does for it; None where only Spark can.
 
 No HAVING, no join, no subquery, no DISTINCT, no function that is another value each time: of the rest, what
-`sql/expressions.py` can compile. Of windows TUMBLE: a row is in one of them.
+`sql/expressions.py` can compile. Of windows TUMBLE and HOP, unless a row is in very many.
 """
 
 from __future__ import annotations
@@ -32,6 +32,8 @@ from forebay.sql.shape import QueryShape, shape
 from forebay.sql.source_columns import Named, columns_named
 from forebay.sql.window_tables import FLINK_BOUNDS
 from forebay.sql.windows import Window, group_window, read_window
+
+MOST_WINDOWS = 64  # of HOP that a row is in: groups of so many are sent to the driver
 
 _CLAUSES = frozenset({"expressions", "from_", "where", "group"})
 _TABLE = frozenset({"this", "db", "catalog", "alias"})
@@ -152,7 +154,8 @@ class _Grouped:
         if window is not None:
             start = self._window_key(window)
             assert start is not None
-            self._window = GroupWindow(self._keys[start], start.arguments[0], window.sizes[0] * 1000)
+            size, slide = window.sizes[0] * 1000, window.sizes[-1] * 1000
+            self._window = GroupWindow(self._keys[start], start.arguments[0], size, slide)
         return True
 
     def _key(self, node: Any) -> Expression | None:
@@ -175,14 +178,15 @@ class _Grouped:
         if (
             window is None
             or window.native
-            or window.kind != "tumble"
+            or window.kind == "session"
+            or window.sizes[0] > MOST_WINDOWS * window.sizes[-1]
             or set(FLINK_BOUNDS) & set(self._columns)
         ):
             return None
         time = compiled(window.node.expressions[0], self._named)
         if time is None or time.is_literal or time.may_fail or time.type not in _TIMES[:2]:
             return None
-        return Expression("window_start", time.type, (time,), window.sizes[0] * 1000, nullable=False)
+        return Expression("window_start", time.type, (time,), window.sizes[-1] * 1000, nullable=False)
 
     def _of_groups(self, node: Any) -> Expression | None:
         """A key, a bound of the window, or an aggregate."""

@@ -9,16 +9,19 @@ from types import TracebackType
 from typing import Protocol
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from forebay.errors import ChangesGoneError
+from forebay.object_path import ObjectPath, TablePath, parquet_file
 from forebay.views.compaction import as_in
+from forebay.views.merged import PlaceReader
 from forebay.views.table import ViewTable
 from forebay.views.versions import TableVersion, Versions
 
 log = logging.getLogger("forebay.views")
 
 POLL_S = 0.1
+POLL_STORE_S = 1.0  # each look at an object store is a request that is paid for
+MERGED_AGAIN = 5  # a file may be merged again while its rows are looked for
 CHANGE_TYPE = "_change_type"  # insert, update_preimage, update_postimage, delete
 VERSION = "_commit_version"
 
@@ -29,6 +32,11 @@ class ChangeFeed(Protocol):
     @property
     def name(self) -> str:
         """Of the view, for people."""
+        ...
+
+    @property
+    def poll_s(self) -> float:
+        """How long to wait between two looks."""
         ...
 
     def newest(self) -> int: ...
@@ -94,7 +102,7 @@ class Subscription:
             if self._timeout is not None and time.monotonic() - last >= self._timeout:
                 return
             self._check()
-            time.sleep(POLL_S)
+            time.sleep(self._feed.poll_s)
 
 
 class TableChanges:
@@ -103,10 +111,15 @@ class TableChanges:
     def __init__(self, table: ViewTable) -> None:
         self._table = table
         self._versions = Versions(table.path)
+        self._places = PlaceReader(table.path)
 
     @property
     def name(self) -> str:
         return self._table.path.parent.name
+
+    @property
+    def poll_s(self) -> float:
+        return poll_s(self._table.path)
 
     def newest(self) -> int:
         return int(self._table.open().version())
@@ -147,9 +160,24 @@ class TableChanges:
 
     def _read(self, names: list[str], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         for name in names:
-            with pq.ParquetFile(self._table.path / name) as file:
-                for batch in file.iter_batches():
-                    yield as_in(batch, schema)
+            for batch in self._rows_of(name):
+                yield as_in(batch, schema)
+
+    def _rows_of(self, name: str) -> Iterator[pa.RecordBatch]:
+        """Of a file, or of the one that it was merged into. FileNotFoundError if neither is there."""
+        try:
+            yield from _rows(self._table.path / name)
+        except FileNotFoundError:
+            for _ in range(MERGED_AGAIN):  # while it is looked for
+                place = self._versions.merged.find(name)
+                if place is None:
+                    break
+                try:
+                    yield from self._places.rows(place)
+                    return
+                except FileNotFoundError:
+                    continue
+            raise
 
     def _gone(self, number: int) -> ChangesGoneError:
         oldest = self._versions.oldest()
@@ -159,3 +187,13 @@ class TableChanges:
             remedy=f"subscribe after {oldest - 1} and take what is missing from a SELECT, "
             "or give the view a longer 'retention'",
         )
+
+
+def poll_s(table: TablePath) -> float:
+    """How often to look at a table for what is new."""
+    return POLL_STORE_S if isinstance(table, ObjectPath) else POLL_S
+
+
+def _rows(path: TablePath) -> Iterator[pa.RecordBatch]:
+    with parquet_file(path) as file:
+        yield from file.iter_batches()

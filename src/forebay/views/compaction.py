@@ -6,19 +6,19 @@ file, which is then in a higher tier. Bytes would not do: ten Parquet files of t
 
 from __future__ import annotations
 
-import time
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 from deltalake import DeltaTable
-from deltalake.transaction import AddAction, RemoveAction
 
 from forebay.files import persist
+from forebay.object_path import TablePath, parquet_file
 from forebay.source.file_statistics import FileStatistics
+from forebay.source.parquet_file import writer_of
+from forebay.views.delta_entry import added, removed, write_entry
+from forebay.views.merged import MergedFiles
 
 FAN = 8
 LARGE = 16 << 20  # bytes; a file of this size stays as it is
@@ -80,37 +80,39 @@ def data_files(table: DeltaTable) -> list[DataFile]:
     ]
 
 
-def merge(folder: Path, table: DeltaTable, files: Sequence[DataFile]) -> None:
-    """Replace these files by one. The commit says that no row has changed, so no subscriber sees one."""
+def merge(folder: TablePath, table: DeltaTable, files: Sequence[DataFile], merged: MergedFiles) -> None:
+    """Replace these files by one. The commit says that no row has changed, so no subscriber sees one.
+
+    `table` is as of its newest version, and is not afterwards. FileExistsError if somebody else has made a newer one.
+    """
     schema = pa.schema(table.schema().to_arrow())
     name = f"part-merged-{uuid.uuid4()}.parquet"
     statistics = FileStatistics()
     try:
-        with pq.ParquetWriter(folder / name, schema, compression="zstd") as writer:
-            for rows in _rows(folder, files, schema):
-                writer.write_batch(rows)
-                statistics.add(rows)
+        with writer_of(folder / name, schema) as writer:
+            counts = []
+            for file in files:
+                counts.append(0)
+                for rows in _rows(folder, file, schema):
+                    writer.write_batch(rows)
+                    statistics.add(rows)
+                    counts[-1] += rows.num_rows
         persist([folder / name])
-        now = int(time.time() * 1000)
+        merged.write(name, [(file.path, count) for file, count in zip(files, counts, strict=True)])
         size = (folder / name).stat().st_size
-        table.create_write_transaction(
-            [
-                AddAction(name, size, {}, now, False, statistics.to_json()),
-                *(RemoveAction(file.path, False, now, file.size) for file in files),
-            ],
-            "append",
-            table.schema(),
-        )
+        actions = [added(name, size, statistics.to_json(), changes=False)]
+        actions += [removed(file.path, file.size, changes=False) for file in files]
+        write_entry(folder, table.version() + 1, actions, {})
     except BaseException:
         (folder / name).unlink(missing_ok=True)
+        merged.forget(name)
         raise
 
 
-def _rows(folder: Path, files: Sequence[DataFile], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    for file in files:
-        with pq.ParquetFile(folder / file.path) as opened:
-            for rows in opened.iter_batches():
-                yield as_in(rows, schema)
+def _rows(folder: TablePath, file: DataFile, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    with parquet_file(folder / file.path) as opened:
+        for rows in opened.iter_batches():
+            yield as_in(rows, schema)
 
 
 def as_in(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:

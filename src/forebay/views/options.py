@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from forebay.options import DURATION, Option, OptionKind, OptionTable
+from forebay.options import DURATION, TEXT, Option, OptionKind, OptionTable
 
 BEGINNING, NOW = "beginning", "now"
 RETENTION_S = 7 * 86_400
@@ -39,6 +39,14 @@ VIEW = OptionTable(
             "SUBSCRIBE always see all of it",
             "10 seconds",
             "1 second",
+        ),
+        Option(
+            "location",
+            TEXT,
+            "where the view's table is: a folder, or a URL of an object store (`s3://bucket/prefix`, `gs://…`, `az://…`) with "
+            "its credentials in the environment; unless given, below the session's storage, or else in the home",
+            None,
+            "s3://lake/trades",
         ),
         Option(
             "retention",

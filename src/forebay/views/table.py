@@ -12,24 +12,23 @@ Between batches the table is kept small (`tidy.py`).
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Schema, Transaction
-from deltalake.exceptions import CommitFailedError
 from deltalake.table import TableMerger
-from deltalake.transaction import AddAction
 
 from forebay.errors import CheckpointError
 from forebay.files import make_folder, persist
+from forebay.object_path import ObjectPath, TablePath, is_url, store_settings, table_path, take_settings
 from forebay.source.parquet_file import ParquetFile
+from forebay.source.shared_folder import check_seen
+from forebay.views.delta_entry import added, entry_of, write_entry
 from forebay.views.options import RETENTION_S
 from forebay.views.tidy import PROPERTIES, TableSize, Tidier, size_of
-from forebay.views.versions import entry_of, read_entry
+from forebay.views.versions import read_entry
 
 if TYPE_CHECKING:  # who only reads a table needs no Spark
     from pyspark.sql import DataFrame
@@ -41,12 +40,15 @@ METADATA = "forebay"  # the key in a commit's information that has what the writ
 class ViewTable:
     """One view's table on disk."""
 
-    def __init__(self, path: Path, retention_s: float = RETENTION_S) -> None:
+    def __init__(self, path: TablePath, retention_s: float = RETENTION_S) -> None:
         self.path = path
         self._tidier = Tidier(path, retention_s)
         self._table: DeltaTable | None = None
         self._durable: int | None = None  # all versions up to this one are on the disk
-        self._settled = False  # the newest version is the one that this object has written and looked at last
+        # The newest version, and the newest batch of its query, if this object has written them: nobody else writes the
+        # table, and looking for newer versions takes longer than all the rest of a small batch.
+        self._written: int | None = None
+        self._newest: tuple[str, int] | None = None
 
     def exists(self) -> bool:
         return bool(DeltaTable.is_deltatable(str(self.path)))
@@ -87,14 +89,23 @@ class ViewTable:
             self._table.update_incremental()
         return self._table
 
-    def _as_written(self) -> DeltaTable:
-        """The table as this writer left it: nobody else writes it, and looking for newer versions costs as much as a commit."""
-        return self._table if self._settled and self._table is not None else self.open()
-
     def holds(self, query: str, batch: int) -> bool:
         """Whether this batch is in the table already. For the one who writes it."""
-        last = self._as_written().transaction_version(query)
+        if self._newest is not None and self._newest[0] == query:
+            return self._newest[1] >= batch
+        last = self.open().transaction_version(query)
         return last is not None and last >= batch
+
+    def newest_metadata(self) -> dict[str, str]:
+        """What the writer said of the newest batch that added rows; nothing where no entry of the log has it any more."""
+        for version in range(self.open().version(), -1, -1):
+            entry = entry_of(self.path, version)
+            if not entry.exists():
+                break
+            for action in read_entry(entry):
+                if found := action.get("commitInfo", {}).get(METADATA):
+                    return dict(found)
+        return {}
 
     def persist(self) -> None:
         """Force to the disk what is not known to be there. CheckpointError if a power failure took some of it.
@@ -103,6 +114,9 @@ class ViewTable:
         missing: it was killed before it came to that.
         """
         newest = self.open().version()
+        if isinstance(self.path, ObjectPath):
+            self._durable = newest
+            return
         log = self.path / "_delta_log"
         for version in range(newest if self._durable is None else self._durable + 1, newest + 1):
             entry = entry_of(self.path, version)
@@ -112,7 +126,7 @@ class ViewTable:
             persist([*summed, *([log / "_last_checkpoint"] if summed else ()), entry, log])
         self._durable = newest
 
-    def _written_by(self, entry: Path) -> Iterator[Path]:
+    def _written_by(self, entry: TablePath) -> Iterator[TablePath]:
         """The data files of a version, and the folder of those that tell what it changed."""
         for action in read_entry(entry):
             made = action.get("add") or action.get("cdc")
@@ -169,18 +183,24 @@ class ViewTable:
         """
         if not written:
             return 0
-        now = int(time.time() * 1000)
-        actions = [AddAction(path, size, {}, now, True, stats) for path, size, stats in written]
-        properties = _properties(query, batch, metadata)
-        table = self._as_written()
+        actions = [added(path, size, stats) for path, size, stats in written]
+        about = {} if metadata is None else {METADATA: dict(metadata)}
+        version = (self.open().version() if self._written is None else self._written) + 1
         try:
-            table.create_write_transaction(actions, "append", table.schema(), commit_properties=properties)
-        except CommitFailedError:
-            if not self._settled:
+            write_entry(self.path, version, actions, about, [(query, batch)])
+        except FileExistsError:
+            if self._written is None:
                 raise
-            table = self.open()  # somebody else has written to it after all
-            table.create_write_transaction(actions, "append", table.schema(), commit_properties=properties)
-        self._done(len(written))
+            self._written = self._newest = None  # somebody else has written to it after all
+            if self.holds(query, batch):
+                return 0
+            version = self.open().version() + 1
+            write_entry(self.path, version, actions, about, [(query, batch)])
+        self._durable = self._written = version
+        self._newest = query, batch
+        if version % _checkpoint_every() == 0:
+            self.sum_up()
+        self._tidy(len(written))
         return sum(int(json.loads(stats)["numRecords"]) for _, _, stats in written)
 
     def merge(
@@ -267,20 +287,38 @@ class ViewTable:
         found = known.column(name).to_pylist() if name in known.column_names else []
         return min((value for value in found if value is not None), default=None)
 
-    def _done(self, files: int = 1) -> None:
-        """A batch is committed: onto the disk with it, then tidy up if it is time to."""
-        self._settled = False
+    def _done(self) -> None:
+        """deltalake has committed a batch: onto the disk with it, then tidy up if it is time to."""
+        self._written = self._newest = None
         self.persist()
+        self._tidy(1)
+
+    def _tidy(self, files: int) -> None:
         if self._tidier.wrote(files):
             self._tidier.step(self.open(), self.persist)
             self.persist()
-        self._settled = True
+            self._written = self.open().version()
+
+    def sum_up(self) -> None:
+        """Write a Delta checkpoint: readers open the table by it, and by the entries since. deltalake does so by itself
+        when it has written every so many entries.
+        """
+        table = self.open()
+        table.create_checkpoint()
+        log = self.path / "_delta_log"
+        persist([*log.glob(f"{table.version():020d}.checkpoint*.parquet"), log / "_last_checkpoint"])
+        if table.metadata().configuration.get("delta.enableExpiredLogCleanup") != "false":
+            table.cleanup_metadata()
 
     def size(self) -> TableSize:
         return size_of(self.open(), self.path)
 
     def files(self) -> list[str]:
         return list(self.open().file_uris())
+
+
+def _checkpoint_every() -> int:
+    return int(PROPERTIES.get("delta.checkpointInterval", "100"))
 
 
 def _quoted(name: str) -> str:
@@ -301,8 +339,12 @@ def _parquet_writer(
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """A function for mapInArrow: writes its rows to one file and returns one row about it."""
 
+    stores = store_settings() if is_url(directory) else {}
+
     def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        file = ParquetFile(Path(directory), f"part-{batch:05d}")
+        take_settings(stores)
+        check_seen(directory)
+        file = ParquetFile(table_path(directory), f"part-{batch:05d}")
         for rows in batches:
             file.add(rows)
         written = file.close()

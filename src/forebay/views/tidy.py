@@ -1,7 +1,8 @@
 """Keeps a table small between batches: few files, a short Delta log, nothing older than the view's retention.
 
 A step takes a bounded time and comes every few batches. What was removed from the table stays on disk for the retention,
-for those who have opened an older version and for subscribers who go on behind one. Then it goes with the entry of the log
+for subscribers who go on behind an older version; files that were merged stay for ten minutes, for those who have opened
+one, since the merged file has their rows (`merged.py`). Then it goes with the entry of the log
 that removed it, so that each entry is read once and no folder is searched. Only what killed tasks left is searched
 for, once a day and in the background.
 """
@@ -9,24 +10,27 @@ for, once a day and in the background.
 from __future__ import annotations
 
 import logging
-import os
 import time
+import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from forebay import threads
+from forebay.object_path import TablePath
 from forebay.views import compaction
-from forebay.views.versions import OWN, Versions, now_ms
+from forebay.views.delta_entry import DRAFT, now_ms
+from forebay.views.paths import OWN
+from forebay.views.versions import Versions
 
 log = logging.getLogger("forebay.views")
 
 EVERY = 32  # files written between two steps; with the tiers above it makes a table of less than 100
 BUDGET_S = 0.1  # no merge begins later in a step
+MERGED_MS = 600_000  # a SELECT that was planned before files were merged has this long to read them
 SWEEP_S = 24 * 3600.0
 ORPHAN_S = 24 * 3600.0  # a file that is younger may be a batch's that is not committed yet
 PROPERTIES = {
@@ -49,11 +53,13 @@ class TableSize:
 class Tidier:
     """Of one table, used by its single writer between batches."""
 
-    def __init__(self, table: Path, retention_s: float) -> None:
+    def __init__(self, table: TablePath, retention_s: float) -> None:
         self._path = table
         self._retention_ms = int(retention_s * 1000)
         self._versions = Versions(table)
-        self._written = EVERY  # files since the last step; a process that has just begun does not know
+        # Files since the last step; a process that has just begun does not know. Tables that get their batches together do
+        # not have their steps together: the batch would take as long as all of them.
+        self._written = EVERY - zlib.crc32(table.parent.name.encode()) % EVERY
         self._swept: float | None = None
 
     def wrote(self, files: int) -> bool:
@@ -69,9 +75,11 @@ class Tidier:
         self._written = 0
         try:
             self._set_properties(table)
+            self._versions.begin_merging(table.version())
             files = self._merge(table, persist)
-            before = now_ms() - self._retention_ms
-            self._versions.expire(before, {file.path for file in files})
+            before, needed = now_ms() - self._retention_ms, {file.path for file in files}
+            self._versions.expire(before, needed)
+            self._versions.remove_merged(max(before, now_ms() - MERGED_MS), needed)
             self._versions.shorten_log()
             self._mark("vacuumed")
             self._sweep_daily(before)
@@ -89,7 +97,7 @@ class Tidier:
         began = time.monotonic()
         files = compaction.data_files(table)
         while (due := compaction.due(files)) and time.monotonic() - began < BUDGET_S:
-            compaction.merge(self._path, table, due)
+            compaction.merge(self._path, table, due, self._versions.merged)
             persist()
             files = compaction.data_files(table)
         return files
@@ -111,7 +119,7 @@ class Tidier:
             self._mark("swept")
 
 
-def sweep(table: Path, before_ms: int) -> None:
+def sweep(table: TablePath, before_ms: int) -> None:
     """Remove files that no version knows of, and that are too old to become part of one."""
     before = min(before_ms / 1000, time.time() - ORPHAN_S)
     old = {
@@ -126,30 +134,25 @@ def sweep(table: Path, before_ms: int) -> None:
             old -= version.files()
     for name in old:
         (table / name).unlink(missing_ok=True)
+    for draft in (table / "_delta_log").glob(f"{DRAFT}*"):
+        if draft.stat().st_mtime < before:
+            draft.unlink(missing_ok=True)
     if old:
         log.info("%d files that no version of the table at %s has are removed", len(old), table)
 
 
-def _files(folder: Path, prefix: str, before: float) -> list[str]:
-    try:
-        with os.scandir(folder) as entries:
-            return [
-                prefix + entry.name
-                for entry in entries
-                if entry.name.endswith(".parquet") and entry.stat().st_mtime < before
-            ]
-    except FileNotFoundError:
-        return []
+def _files(folder: TablePath, prefix: str, before: float) -> list[str]:
+    return [prefix + file.name for file in folder.glob("*.parquet") if _time_of(file) < before]
 
 
-def size_of(table: DeltaTable, path: Path) -> TableSize:
+def size_of(table: DeltaTable, path: TablePath) -> TableSize:
     files = compaction.data_files(table)
     return TableSize(
         len(files), sum(file.size for file in files), int(_time_of(path / OWN / "vacuumed") * 1000)
     )
 
 
-def _time_of(file: Path) -> float:
+def _time_of(file: TablePath) -> float:
     try:
         return file.stat().st_mtime
     except FileNotFoundError:

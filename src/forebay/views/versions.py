@@ -8,19 +8,20 @@ subscribers and for the vacuum, and go when they are older than the retention.
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Container, Iterable, Iterator
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
 from forebay.files import make_folder, write_whole
+from forebay.object_path import TablePath, files_in
+from forebay.views.delta_entry import entry_of
+from forebay.views.merged import MergedFiles
+from forebay.views.paths import OWN
 
 LIVE = 1_000  # versions that stay in the Delta log, besides those that a reader needs to open the table
 SEGMENT = 200  # versions in a segment: as many are read or removed at a time, in some 50 ms
 CHECKPOINTS_KEPT = 2  # somebody may be opening the table by the one before
-OWN = "_forebay"  # folders with an underscore are no data to Delta
 
 
 @dataclass(frozen=True)
@@ -38,25 +39,25 @@ class TableVersion:
         return {*self.added, *self.removed, *self.changed, *self.dropped}
 
 
-def read_entry(entry: Path) -> Iterator[dict[str, Any]]:
+def read_entry(entry: TablePath) -> Iterator[dict[str, Any]]:
     """The actions of an entry of the Delta log."""
     for line in entry.read_text().splitlines():
         yield json.loads(line)
 
 
-def entry_of(table: Path, version: int) -> Path:
-    return table / "_delta_log" / f"{version:020d}.json"
-
-
 class Versions:
     """The versions of one table that are still known."""
 
-    def __init__(self, table: Path) -> None:
+    def __init__(self, table: TablePath) -> None:
         self._table = table
         self._log = table / "_delta_log"
         self._segments = table / OWN / "versions"
-        self._last_read: tuple[Path, dict[int, TableVersion]] | None = None
+        self._last_read: tuple[TablePath, dict[int, TableVersion]] | None = None
         self._expired = -1  # the files of versions up to this one are gone already
+        self.merged = MergedFiles(table, table / OWN / "merged")
+        self._unmerged = (
+            table / OWN / "merged-up-to"
+        )  # of versions up to this one, files that were merged are gone
 
     def get(self, number: int) -> TableVersion | None:
         """None if it is too old."""
@@ -88,6 +89,7 @@ class Versions:
 
         `needed` are the files of the newest version: somebody may have restored an older one.
         """
+        self.merged.expire(before_ms)
         if segments := self._segment_files():  # one a step
             versions = self._read(segments[0])
             if all(version.at_ms < before_ms for version in versions.values()):
@@ -102,9 +104,36 @@ class Versions:
             self._remove_files([version], needed)
             self._expired = number
 
+    def begin_merging(self, newest: int) -> None:
+        """Before the first merge that says where rows are. What was merged before stays for the retention."""
+        if not self._unmerged.exists():
+            make_folder(self._unmerged.parent)
+            write_whole(self._unmerged, str(newest).encode())
+
+    def remove_merged(self, before_ms: int, needed: Container[str]) -> None:
+        """Remove the files that a merge of before that time has replaced: the merged one has their rows."""
+        done = reached = int(self._unmerged.read_text())
+        for version in self._following(done, SEGMENT):
+            if version.at_ms >= before_ms:
+                break
+            merged = [name for name in version.dropped if name not in version.removed and name not in needed]
+            self._remove_names(merged)
+            reached = version.number
+        if reached > done:
+            write_whole(self._unmerged, str(reached).encode())
+
+    def _following(self, number: int, count: int) -> Iterator[TableVersion]:
+        """The next versions that are known."""
+        number = max(number, self.oldest() - 1)
+        newest = max(self._numbers(), default=-1)
+        for following in range(number + 1, min(number + count, newest) + 1):
+            found = self.get(following)
+            if found is not None:
+                yield found
+
     def shorten_log(self) -> None:
         """Take old versions and checkpoints out of the Delta log; versions that are not expired go to a segment."""
-        checkpoints = sorted(self._log.glob("*.checkpoint*.parquet"))
+        checkpoints = files_in(self._log, "*.checkpoint*.parquet")
         summed = sorted({_first(path) for path in checkpoints})
         if len(summed) < CHECKPOINTS_KEPT:
             return
@@ -123,13 +152,14 @@ class Versions:
 
     def _remove_files(self, versions: Iterable[TableVersion], needed: Container[str]) -> None:
         for version in versions:
-            for name in (*version.dropped, *version.changed):
-                # The log may name files elsewhere, if somebody has cloned a table over this one: these are not ours.
-                if name not in needed and (self._table / name).parent in (
-                    self._table,
-                    self._table / "_change_data",
-                ):
-                    (self._table / name).unlink(missing_ok=True)
+            self._remove_names(name for name in (*version.dropped, *version.changed) if name not in needed)
+
+    def _remove_names(self, names: Iterable[str]) -> None:
+        for name in names:
+            # The log may name files elsewhere, if somebody has cloned a table over this one: these are not ours.
+            if (self._table / name).parent in (self._table, self._table / "_change_data"):
+                (self._table / name).unlink(missing_ok=True)
+                self.merged.forget(name)
 
     def _live(self, number: int) -> TableVersion:
         entry = entry_of(self._table, number)
@@ -153,8 +183,8 @@ class Versions:
     def _numbers(self) -> list[int]:
         return sorted(_first(path) for path in self._log.glob("*.json") if path.stem.isdigit())
 
-    def _segment_files(self) -> list[Path]:
-        return sorted(self._segments.glob("*.jsonl"))
+    def _segment_files(self) -> list[TablePath]:
+        return files_in(self._segments, "*.jsonl")
 
     def _write(self, versions: list[TableVersion]) -> None:
         make_folder(self._segments)
@@ -162,7 +192,7 @@ class Versions:
         lines = [json.dumps(asdict(version), separators=(",", ":")) for version in versions]
         write_whole(self._segments / name, "\n".join(lines).encode())
 
-    def _read(self, segment: Path) -> dict[int, TableVersion]:
+    def _read(self, segment: TablePath) -> dict[int, TableVersion]:
         """A subscriber asks for one version after another: the segment of the last one is kept."""
         if self._last_read is None or self._last_read[0] != segment:
             try:
@@ -174,13 +204,9 @@ class Versions:
         return self._last_read[1]
 
 
-def now_ms() -> int:
-    return int(time.time() * 1000)
-
-
-def _first(path: Path) -> int:
+def _first(path: TablePath) -> int:
     return int(path.name[:20])
 
 
-def _last(path: Path) -> int:
+def _last(path: TablePath) -> int:
     return int(path.stem[-20:])

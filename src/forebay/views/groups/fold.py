@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
+from forebay.views.groups.layout import SEQUENCE, numbers
 from forebay.views.groups.log import GroupLog, Run
 
 # Runs of about one size that are folded into one. More: fewer bytes are written, more runs are read.
@@ -38,12 +39,18 @@ def _tier(rows: int) -> int:
     return int(math.log(max(rows, _SMALL), FAN))
 
 
-def folded(log: GroupLog, runs: Sequence[Run], schema: pa.Schema) -> Run:
-    """One run with the newest row of each group in these, not part of the table yet. Reads a piece at a time."""
+def folded(log: GroupLog, runs: Sequence[Run], schema: pa.Schema, without: int | None = None) -> Run:
+    """One run with the newest row of each group in these, not part of the table yet. Reads a piece at a time.
+
+    Rows whose sequence is `without` are left out: nothing older is left that they stand for.
+    """
     keep = log.newest(runs)
     batches = (
         batch
         for run, flags in zip(runs, keep, strict=True)
         for batch in log.batches(run, flags, schema.names)
     )
+    if without is not None:
+        kept = batches
+        batches = (batch.filter(pa.array(numbers(batch.column(SEQUENCE)) != without)) for batch in kept)
     return log.write(schema, batches, runs[0].first, runs[-1].last)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 
 from forebay.errors import ChangesGoneError
-from forebay.views.changes import CHANGE_TYPE
+from forebay.views.changes import CHANGE_TYPE, poll_s
 from forebay.views.groups.group_table import GroupTable
 
 
@@ -17,6 +17,10 @@ class GroupChanges:
     def __init__(self, name: str, groups: GroupTable) -> None:
         self.name = name
         self._groups = groups
+
+    @property
+    def poll_s(self) -> float:
+        return poll_s(self._groups.place)
 
     def newest(self) -> int:
         return self._groups.version()

@@ -10,13 +10,13 @@ import math
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from forebay.object_path import TablePath
 from forebay.views.changes import CHANGE_TYPE
 from forebay.views.groups.change import GroupChange
 from forebay.views.groups.columns import Array
@@ -36,7 +36,6 @@ class AppliedBatch:
     """What became of a batch's groups."""
 
     changed: int = 0
-    late: int = 0  # partial groups of windows that were closed
     version: int | None = None  # of the log; None if the batch was there already, or had nothing to say
 
 
@@ -52,7 +51,7 @@ class GroupTable:
 
     def __init__(
         self,
-        root: Path,
+        root: TablePath,
         layout: GroupLayout,
         finish: Finish,
         public: ViewTable,
@@ -73,6 +72,11 @@ class GroupTable:
         self._lock = threading.RLock()  # memory, state, and who commits to the log
         self._tidying = threading.Lock()
         self._publishing = threading.Lock()
+
+    @property
+    def place(self) -> TablePath:
+        """Where its log is."""
+        return self._log.path
 
     def exists(self) -> bool:
         return self._log.exists()
@@ -155,20 +159,25 @@ class GroupTable:
         metadata: Mapping[str, str] | None = None,
         watermark_us: int | None = None,
     ) -> AppliedBatch:
-        """Merge a batch's partial groups, once; durable when this returns. SumOverflowError before anything is written."""
+        """Merge a batch's partial groups, once; durable when this returns. SumOverflowError before anything is written.
+
+        Groups of windows up to `watermark_us` leave the memory, unless the batch has rows of them: who has judged that these
+        are not late may be right, since a partition may come back. They are loaded again then.
+        """
         with self._lock:
             memory = self._opened()
             if query not in self._held:
                 self._held[query] = self._log.newest_batch(query)
             if batch <= self._held[query]:
                 return AppliedBatch()
-            watermarks = [each for each in (self._state.watermark, watermark_us) if each is not None]
-            watermark = max(watermarks, default=None)
             rows = self._layout.canonical(groups)
-            late = self._late(arrays(rows, self._layout.keys.names), watermark, rows.num_rows)
-            rows = rows.filter(pa.array(~late)) if late.any() else rows
+            watermark = self._watermark(rows, watermark_us)
+            known = self._state.watermark
+            if known is not None and watermark is not None and watermark < known:
+                self._memory = None
+                memory = self._loaded(replace(self._state, watermark=watermark), self._publisher.sequence())
             change = GroupChange.of(memory, self._layout, rows, self._state.groups)
-            if not (len(change.ids) or metadata or late.any()):
+            if not (len(change.ids) or metadata):
                 return AppliedBatch()
             state = LogState(
                 self._state.sequence + bool(len(change.ids)),
@@ -185,7 +194,17 @@ class GroupTable:
             if watermark is not None:
                 memory.close(watermark)
             self._memory, self._state, self._held[query] = memory.shrunk(), state, batch
-            return AppliedBatch(len(change.ids), int(late.sum()), version)
+            return AppliedBatch(len(change.ids), version)
+
+    def _watermark(self, rows: pa.Table, watermark_us: int | None) -> int | None:
+        """What may leave the memory after these rows: never a window that they are of."""
+        known = [each for each in (self._state.watermark, watermark_us) if each is not None]
+        place = self._layout.window_place
+        if not known or place is None or not rows.num_rows:
+            return max(known, default=None)
+        [windows] = arrays(rows, [self._layout.keys.names[place]])
+        begun = window_micros(windows.drop_null())
+        return min(max(known), int(begun.min()) - 1) if len(begun) else max(known)
 
     def publish(self) -> bool:
         """Bring the public table up to date; False if nothing is new."""

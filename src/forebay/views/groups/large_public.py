@@ -7,21 +7,20 @@ ours beside the table's, since the view's columns need not say it.
 from __future__ import annotations
 
 import json
-import os
 import re
 import time
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from forebay.errors import CheckpointError
 from forebay.files import make_folder, persist
+from forebay.object_path import TablePath, parquet_file, parquet_writer
+from forebay.views.delta_entry import added, now_ms, removed, write_entry
 from forebay.views.groups.columns import Array
 from forebay.views.groups.fold import plan
 from forebay.views.groups.layout import numbers
@@ -64,7 +63,7 @@ class PublicFile:
 class LargePublic:
     """One public table. One process writes it."""
 
-    def __init__(self, public: ViewTable, owners: Path, keep_s: float) -> None:
+    def __init__(self, public: ViewTable, owners: TablePath, keep_s: float) -> None:
         self._public = public
         self._owners = owners
         self._keep_s = keep_s
@@ -93,7 +92,7 @@ class LargePublic:
             "delta.enableChangeDataFeed": "false",
         }
         old = [
-            {"remove": {"path": path, "deletionTimestamp": _now(), "dataChange": True}}
+            {"remove": {"path": path, "deletionTimestamp": now_ms(), "dataChange": True}}
             for path in pa.table(table.get_add_actions(flatten=True)).column("path").to_pylist()
         ]
         new = self._write(parts, 0, state.sequence)
@@ -145,7 +144,7 @@ class LargePublic:
             ids = np.empty_like(file.ids)
             ids[file.rows] = file.ids
             start = 0
-            with pq.ParquetFile(self._public.path / file.run.path) as source:
+            with parquet_file(self._public.path / file.run.path) as source:
                 for batch in source.iter_batches(_CHUNK):
                     keep = ~file.deleted[start : start + batch.num_rows]
                     yield (
@@ -161,7 +160,7 @@ class LargePublic:
                 zip(known.column("path").to_pylist(), known.column("size_bytes").to_pylist(), strict=True)
             )
             paths = sorted(sizes)  # the number of the first batch is what names begin with
-            owners = [numbers(pq.read_table(self._owners / path).column("id")) for path in paths]
+            owners = [numbers(_read(self._owners / path).column("id")) for path in paths]
             live = np.split(newest_of(np.concatenate(owners)), np.cumsum([len(ids) for ids in owners])[:-1])
             vectors = json.loads(self._public.open().history(1)[0][_VECTORS])
             self._files = []
@@ -179,40 +178,34 @@ class LargePublic:
         path = self._public.path / name
         schema = pa.schema(self._public.open().schema().to_arrow())
         owners = []
-        with pq.ParquetWriter(path, schema, compression="zstd") as writer:
+        with parquet_writer(path, schema, compression="zstd") as writer:
             for rows, ids in parts:
                 writer.write_table(rows.cast(schema))
                 owners.append(ids)
         every = np.concatenate(owners) if owners else np.zeros(0, np.int64)
         encoding = {"id": "DELTA_BINARY_PACKED"}
-        pq.write_table(
-            pa.table({"id": every}), self._owners / name, compression="zstd", use_dictionary=False,
+        ids_table = pa.table({"id": every})
+        with parquet_writer(
+            self._owners / name, ids_table.schema, compression="zstd", use_dictionary=False,
             column_encoding=encoding, write_statistics=False,
-        )  # fmt: skip
+        ) as writer:  # fmt: skip
+            writer.write_table(ids_table)
         persist([path, self._owners / name])
         return PublicFile.of(Run(name, first, last, len(every), path.stat().st_size), every)
 
     def _commit(self, actions: Sequence[dict[str, Any]], files: list[PublicFile], state: LogState) -> None:
-        """Write an entry of the log by hand: deltalake's own has no place for a deletion vector."""
+        """deltalake's own transaction has no place for a deletion vector."""
         self._files = None
         vectors = {file.run.path: file.vector for file in files if file.vector}
         version = self._public.open().version() + 1
-        log = self._public.path / "_delta_log"
-        draft = log / f".{uuid.uuid4().hex}"
         # To remove a file, a later entry has to name the vector that it has; deltalake does not tell.
-        ours = {**state.named(), _VECTORS: json.dumps(vectors)}
-        about = {"commitInfo": {"timestamp": _now(), "operation": "WRITE", "engineInfo": "forebay", **ours}}
-        lines = [about, {"txn": {"appId": APP, "version": state.sequence}}, *actions]
-        draft.write_text("".join(json.dumps(line) + "\n" for line in lines))
-        persist([draft])
+        about = {**state.named(), _VECTORS: json.dumps(vectors)}
         try:
-            os.link(draft, log / f"{version:020d}.json")  # fails if somebody else has made that version
+            write_entry(self._public.path, version, actions, about, [(APP, state.sequence)])
         except FileExistsError as error:
             raise CheckpointError(
                 f"somebody else writes the table at {self._public.path}: version {version} is there already"
             ) from error
-        finally:
-            draft.unlink()
         if version % _CHECKPOINT_EVERY == 0:
             self._public.open().create_checkpoint()
             self._public.open().cleanup_metadata()
@@ -234,22 +227,15 @@ class LargePublic:
                     file.unlink(missing_ok=True)
 
 
-def _now() -> int:
-    return int(time.time() * 1000)
+def _read(path: TablePath) -> pa.Table:
+    with parquet_file(path) as file:
+        return file.read()
 
 
 def _add(file: PublicFile, *, changes: bool = True) -> dict[str, Any]:
     stats = {"numRecords": file.run.rows, "tightBounds": file.vector is None}
-    found = {
-        "path": file.run.path, "partitionValues": {}, "size": file.run.size, "modificationTime": _now(),
-        "dataChange": changes, "stats": json.dumps(stats),
-    }  # fmt: skip
-    return {"add": found | ({"deletionVector": file.vector} if file.vector else {})}
+    return added(file.run.path, file.run.size, json.dumps(stats), changes=changes, vector=file.vector)
 
 
 def _remove(file: PublicFile, *, changes: bool) -> dict[str, Any]:
-    found = {
-        "path": file.run.path, "deletionTimestamp": _now(), "dataChange": changes, "extendedFileMetadata": True,
-        "partitionValues": {}, "size": file.run.size,
-    }  # fmt: skip
-    return {"remove": found | ({"deletionVector": file.vector} if file.vector else {})}
+    return removed(file.run.path, file.run.size, changes=changes, vector=file.vector)

@@ -31,7 +31,7 @@ class PartColumn:
 class GroupLayout:
     """Keys and parts of a view's groups.
 
-    `window_end` names the key after which a group is closed: once the watermark has come to it, no row of it is taken.
+    `window_end` names the key after which a group is closed: once the watermark has come to it, it leaves the memory.
     """
 
     keys: pa.Schema

@@ -11,17 +11,16 @@ import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
-from deltalake import CommitProperties, DeltaTable, Transaction
-from deltalake.transaction import AddAction, RemoveAction
+from deltalake import DeltaTable
 
 from forebay.errors import ChangesGoneError
 from forebay.files import make_folder, persist
+from forebay.object_path import TablePath, parquet_file, parquet_writer
+from forebay.views.delta_entry import added, removed, write_entry
 from forebay.views.groups.columns import Array
 from forebay.views.groups.layout import ID, SEQUENCE, GroupLayout, numbers
 from forebay.views.table import ViewTable
@@ -30,6 +29,7 @@ APP = "forebay.groups"  # in commits of the log and of the public table: how far
 _NAME = re.compile(r"run-(\d+)-(\d+)(-[0-9a-f]{32})?\.parquet")
 # A commit lists the log's entries: ten thousand of them would take longer than all the rest.
 _ENTRIES_KEPT = "interval 60 seconds"
+_CHECKPOINT_EVERY = 25  # versions: whoever opens the log reads all entries since
 _CHUNK = 1 << 17  # rows that are read at a time
 
 
@@ -72,7 +72,7 @@ class LogState:
 class GroupLog:
     """Reads and writes runs. One process writes; any number read."""
 
-    def __init__(self, path: Path, layout: GroupLayout, keep_s: float) -> None:
+    def __init__(self, path: TablePath, layout: GroupLayout, keep_s: float) -> None:
         self.path = path
         self._layout = layout
         self._keep_s = keep_s
@@ -91,7 +91,7 @@ class GroupLog:
             schema=self._layout.log_schema,
             # A checkpoint names every file that was removed less than so long ago: of small batches these are many.
             configuration={
-                "delta.checkpointInterval": "25",  # a commit reads all entries since the last checkpoint
+                "delta.checkpointInterval": str(_CHECKPOINT_EVERY),
                 "delta.logRetentionDuration": _ENTRIES_KEPT,
                 "delta.deletedFileRetentionDuration": _ENTRIES_KEPT,
             },
@@ -107,6 +107,11 @@ class GroupLog:
 
     def version(self) -> int:
         return int(self._table.open().version())
+
+    @property
+    def next_version(self) -> int:
+        """What the next commit will be, for the process that writes."""
+        return self._written + 1
 
     def newest_batch(self, query: str) -> int:
         """Of a query, -1 if there is none."""
@@ -130,7 +135,7 @@ class GroupLog:
 
     def append(self, rows: pa.Table, state: LogState) -> int:
         """Add a batch, durable when this returns; one without rows leaves only its state. Returns its version."""
-        version = self._written + 1
+        version = self.next_version
         batches = iter(rows.to_batches())
         new = (
             [self._write(_batch_name(version), rows.schema, batches, version, version)]
@@ -155,7 +160,7 @@ class GroupLog:
         path = self.path / name
         counted = (ID, SEQUENCE)
         rows = 0
-        with pq.ParquetWriter(
+        with parquet_writer(
             path, schema, compression="zstd", write_statistics=False, store_schema=False,
             use_dictionary=[column for column in schema.names if column not in counted],
             column_encoding=dict.fromkeys(counted, "DELTA_BINARY_PACKED"),
@@ -169,30 +174,23 @@ class GroupLog:
     def _commit(
         self, new: Sequence[Run], old: Sequence[Run], state: LogState, *, changes: bool = True
     ) -> None:
-        now = int(time.time() * 1000)
-        actions: list[AddAction | RemoveAction] = [
-            AddAction(run.path, run.size, {}, now, changes, json.dumps({"numRecords": run.rows}))
-            for run in new
+        actions = [
+            added(run.path, run.size, json.dumps({"numRecords": run.rows}), changes=changes) for run in new
         ]
-        actions += [RemoveAction(run.path, changes, now, run.size, {}) for run in old]
-        done = [Transaction(state.query, state.batch)] if changes else []
-        properties = CommitProperties(custom_metadata=state.named(), app_transactions=done)
-        table = self._table.open()
-        table.create_write_transaction(actions, "append", table.schema(), commit_properties=properties)
+        actions += [removed(run.path, run.size, changes=changes) for run in old]
+        done = [(state.query, state.batch)] if changes else []
+        write_entry(self.path, self._written + 1, actions, state.named(), done)
         self._written += 1
         kept = [run for run in self.current if run not in old]
         self.current = sorted([*kept, *new], key=lambda run: run.first)
-        log = self.path / "_delta_log"
-        checkpoint = log / f"{self._written:020d}.checkpoint.parquet"
-        persist([log / f"{self._written:020d}.json"])
-        if checkpoint.exists():
-            persist([checkpoint, log / "_last_checkpoint"])
+        if self._written % _CHECKPOINT_EVERY == 0:
+            self._table.sum_up()
 
     def batches(self, run: Run, keep: Array | None, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """A run's rows, or those that are to be kept of them, with the columns of the layout."""
         schema = pa.schema([self._layout.log_schema.field(name) for name in names])
         start = 0
-        with pq.ParquetFile(self.path / run.path) as file:
+        with parquet_file(self.path / run.path) as file:
             for batch in file.iter_batches(_CHUNK, columns=list(names)):
                 chosen = (
                     batch if keep is None else batch.filter(pa.array(keep[start : start + batch.num_rows]))

@@ -102,6 +102,25 @@ class GroupMemory:
                 self._closed.all[slots] = True
                 self._closed_count += len(slots)
 
+    def key(self, place: int, slots: Array) -> pa.Array:
+        """One of the keys of these groups."""
+        return self._keys[place].take(slots)
+
+    def forget(self, slots: Array) -> None:
+        """Groups that are over, whatever their window. Until the memory is shrunk, it is known that they were there."""
+        self._closed.all[slots] = True
+        self._closed_count += len(slots)
+
+    def is_forgotten(self, slots: Array) -> Array:
+        """Which of these are such groups; -1 is none."""
+        return (
+            np.where(slots < 0, False, self._closed.all[slots]) if len(self) else np.zeros(len(slots), bool)
+        )
+
+    def remembered(self) -> Array:
+        """The slots of all others."""
+        return np.flatnonzero(~self._closed.all)
+
     def shrunk(self) -> GroupMemory:
         """This memory, or one without the groups that are closed and published, once so many have closed that it pays."""
         if self._closed_count < _SHRINK_FROM or 2 * self._closed_count < len(self):

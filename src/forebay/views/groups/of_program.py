@@ -6,22 +6,51 @@ import pyarrow as pa
 
 from forebay.program import Grouping, output_schema
 from forebay.source.expressions import evaluate
+from forebay.views.groups.closing import ClosingTable
 from forebay.views.groups.group_table import GroupTable
 from forebay.views.groups.layout import GroupLayout, PartColumn
+from forebay.views.groups.publishing import Finish
 from forebay.views.paths import ViewPaths
 from forebay.views.table import ViewTable
 
 
 def group_table(paths: ViewPaths, program: Grouping, keys: tuple[str, ...], public: ViewTable) -> GroupTable:
     """`keys` are those of the view's columns that tell its rows apart."""
-    layout = GroupLayout(
+    window = program.window.key if program.window else None
+    return GroupTable(paths.groups, _layout(program, window), _finish(program), public, keys)
+
+
+def closing_table(
+    paths: ViewPaths, program: Grouping, public: ViewTable, key: str | None, rows_part: str
+) -> ClosingTable:
+    """Of a view that gives a group out when its window closes. `key` is the column that has watermarks of its own."""
+    window = program.window
+    assert window is not None
+    of_key = None if key is None else key_of(program, key)
+    return ClosingTable(
+        paths.groups, _layout(program, None), _finish(program), public,
+        window=window.key, size_us=window.size_us, key=of_key, rows_part=rows_part,
+    )  # fmt: skip
+
+
+def key_of(program: Grouping, column: str) -> str | None:
+    """The key of the groups that is this column of the source; None where they are not grouped by it."""
+    found = (name for name, key in program.keys if key.operator == "column" and key.value == column)
+    return next(found, None)
+
+
+def _layout(program: Grouping, window: str | None) -> GroupLayout:
+    return GroupLayout(
         pa.schema([pa.field(name, key.type) for name, key in program.keys]),
         tuple(
             PartColumn(part.name, part.function if part.function in ("min", "max") else "sum", part.type)
             for part in program.parts
         ),
-        program.window.key if program.window else None,
+        window,
     )
+
+
+def _finish(program: Grouping) -> Finish:
     schema = output_schema(program)
 
     def finish(rows: pa.Table) -> pa.Table:
@@ -29,4 +58,4 @@ def group_table(paths: ViewPaths, program: Grouping, keys: tuple[str, ...], publ
         columns = [evaluate(whole, expression) for _, expression in program.outputs]
         return pa.Table.from_arrays(columns, schema=schema)
 
-    return GroupTable(paths.groups, layout, finish, public, keys)
+    return finish

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
-from pathlib import Path
 
 import pyarrow as pa
 
+from forebay.object_path import TablePath
 from forebay.views.groups.columns import Array
 from forebay.views.groups.large_public import LargePublic
 from forebay.views.groups.log import APP, LogState
@@ -23,7 +23,7 @@ class Publisher:
     """Writes the rows that have changed."""
 
     def __init__(
-        self, public: ViewTable, keys: tuple[str, ...], finish: Finish, owners: Path, keep_s: float
+        self, public: ViewTable, keys: tuple[str, ...], finish: Finish, owners: TablePath, keep_s: float
     ) -> None:
         self._public = public
         self._keys = keys

@@ -9,12 +9,12 @@ from __future__ import annotations
 import struct
 import uuid
 import zlib
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from forebay.files import persist
+from forebay.object_path import TablePath
 from forebay.views.groups.columns import Array
 
 _MAGIC = 1681511377
@@ -24,7 +24,7 @@ _VERSION = b"\x01"
 _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
 
 
-def write_vector(folder: Path, deleted: Array) -> dict[str, Any]:
+def write_vector(folder: TablePath, deleted: Array) -> dict[str, Any]:
     """A file with the rows whose flag is set, on the disk; returns what the log says of it."""
     rows = np.flatnonzero(deleted)
     data = _bitmap_array(rows)
@@ -38,7 +38,7 @@ def write_vector(folder: Path, deleted: Array) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def vector_path(folder: Path, vector: dict[str, Any]) -> Path:
+def vector_path(folder: TablePath, vector: dict[str, Any]) -> TablePath:
     """The file that `write_vector` has made."""
     return folder / f"deletion_vector_{uuid.UUID(bytes=_from_z85(vector['pathOrInlineDv']))}.bin"
 
