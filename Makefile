@@ -10,7 +10,7 @@ COVERAGE_MIN := 85
 # Forebay anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup demo test test-fast test-native test-flock test-long chaos lint format bench times pictures lock docs clean
+.PHONY: help setup demo test test-fast test-native test-flock test-long chaos lint format bench soak times pictures lock docs clean
 
 help: ## what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -61,6 +61,9 @@ format: setup ## let ruff do it
 
 bench: setup ## every claim beside its peer, as a ratio with its spread
 	@$(PY) -m benchmarks $(ARGS)
+
+soak: setup ## two hours of ten views with bad records, while workers are killed: nothing only grows
+	@$(PY) -m benchmarks --publish --claims soak $(ARGS)
 
 times: setup ## how long commands take to start, with bounds, as ratios to importing typer
 	@$(PY) scripts/times.py $(ARGS)

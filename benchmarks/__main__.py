@@ -33,6 +33,7 @@ from benchmarks import (
     rebalance,
     report,
     rows,
+    soak,
     steady,
     storage,
     throughput,
@@ -49,6 +50,8 @@ CLAIMS = (
     "grid", "steady", "rows", "cluster", "storage", "views", "constant", "throughput", "freshness", "flow", "memory", "decoding", "formats", "letters",
     "groups", "lateness", "rebalance", "pool", "blackboard", "dashboard",
 )  # fmt: skip
+
+ALONE = ("soak",)  # takes hours: only who names it gets it
 
 # name, help, value of a quick run, value of a full one
 NUMBERS = (
@@ -75,6 +78,9 @@ NUMBERS = (
     ("groups-batches", "batches of the claim about groups", 20, 200),
     ("rebalance-rounds", "rounds of the claim about rebalances", 1, 3),
     ("memory-records", "records of the memory claim", 300_000, 10_000_000),
+    ("soak-seconds", "seconds of the soak", 60, 7_200),
+    ("soak-rate", "records a second of the soak", 5_000, 20_000),
+    ("soak-kill-seconds", "seconds between two kills of a worker in the soak", 20, 600),
     ("pool-records", "the most records of a case of the pool claim", 50_000, 500_000),
     ("pool-rounds", "rounds of the pool claim", 1, 3),
     ("artifacts", "artifacts of the blackboard claim", 5_000, 50_000),
@@ -89,7 +95,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="small and few: RESULTS.md stays as it is")
     parser.add_argument("--full", action="store_true", help="the whole cross product in the grid")
     parser.add_argument(
-        "--claims", default=",".join(CLAIMS), help="some of %(default)s; others than all print only"
+        "--claims", default=",".join(CLAIMS), help=f"some of %(default)s; or {', '.join(ALONE)}"
     )
     parser.add_argument(
         "--publish",
@@ -143,6 +149,7 @@ def claims(given: argparse.Namespace, words: Console) -> dict[str, Callable[[], 
         "letters": lambda: letters.measure(words, 5 * given.records, given.letters_rounds),
         "groups": lambda: groups.measure(words, given.groups, given.groups_batches),
         "lateness": lambda: lateness.measure(words, given.lateness_seconds),
+        "soak": lambda: soak.measure(words, given.soak_seconds, given.soak_rate, given.soak_kill_seconds),
         "pool": lambda: pool.measure(words, given.pool_records, given.pool_rounds),
         "blackboard": lambda: blackboard.measure(words, given.artifacts, given.artifacts_rounds),
         "dashboard": lambda: dashboard.measure(words, given.dashboard_records, given.dashboard_rounds),
@@ -154,7 +161,7 @@ def main() -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that peers and broker are ended too
     words = Console(stderr=True)
     console = Console(width=None if sys.stdout.isatty() else 200)  # a pipe is no reason to fold figures
-    wanted = [name for name in CLAIMS if name in given.claims.split(",")]
+    wanted = [name for name in (*CLAIMS, *ALONE) if name in given.claims.split(",")]
     SECTIONS.mkdir(parents=True, exist_ok=True)
     sections = []
     for name, claim in claims(given, words).items():

@@ -86,21 +86,40 @@ def _logarithmic(axes: Any) -> None:
 
 
 def lines(figure: dict[str, Any]) -> Any:
-    (panel,) = figure["panels"]
-    plot, axes = plt.subplots(figsize=(8, 4.5), layout="constrained")
-    at = [float(group) for group in panel["groups"]]
+    panels = figure["panels"]
+    columns = min(2, len(panels))
+    rows = -(-len(panels) // columns)
+    size = (8, 4.5) if len(panels) == 1 else (6 * columns, 3.2 * rows)
+    plot, grid = plt.subplots(rows, columns, figsize=size, squeeze=False, layout="constrained")
+    for axes, panel in zip(grid.flat, panels, strict=False):
+        _lines(axes, panel)
+        axes.set_xlabel(figure["across"])
+        axes.set_ylabel(figure["label"])
+    if len(panels) == 1:
+        grid[0][0].set_title(figure["title"], fontsize=12)
+    else:
+        plot.suptitle(figure["title"], fontsize=13)
+    return plot
+
+
+def _lines(axes: Any, panel: dict[str, Any]) -> None:
+    few = len(panel["series"]) <= len(COLOURS) // 2
     for place, series in enumerate(panel["series"]):
-        colour = COLOURS[2 * place]
-        axes.plot(at, [v[0] for v in series["values"]], ".-", color=colour, linewidth=0.8, markersize=4,
-                  label=series["name"])  # fmt: skip
+        colour = COLOURS[2 * place if few else place]
+        there = [
+            (float(at), value[0])
+            for at, value in zip(panel["groups"], series["values"], strict=True)
+            if value
+        ]
+        axes.plot(
+            *zip(*there, strict=True), ".-", color=colour, linewidth=0.8, markersize=4, label=series["name"]
+        )
     axes.set_ylim(bottom=0)
-    axes.set_xlabel("million records through")
-    axes.set_ylabel(figure["label"])
-    axes.set_title(figure["title"], fontsize=12)
+    axes.set_title(panel["title"], fontsize=11)
     axes.grid(linewidth=0.4, alpha=0.5)
     axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(frameon=False)
-    return plot
+    axes.yaxis.set_major_formatter(mpl.ticker.FuncFormatter(_short))
+    axes.legend(frameon=False, fontsize=9)
 
 
 def _short(value: float, _: int) -> str:

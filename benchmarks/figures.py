@@ -34,9 +34,9 @@ class Panel:
 
 @dataclass(frozen=True)
 class Figure:
-    """`kind` is "bars", grouped, or "lines", whose groups are numbers.
+    """`kind` is "bars", grouped, or "lines", whose groups are numbers: what they are is said by `across`.
 
-    Panels of bars share the label and a logarithmic scale. With `linear` each has a scale of its own, from zero, and
+    Several panels of lines say in their titles what they show. Panels of bars share the label and a logarithmic scale. With `linear` each has a scale of its own, from zero, and
     says in its title what it shows.
     """
 
@@ -46,6 +46,7 @@ class Figure:
     title: str
     panels: Sequence[Panel]
     linear: bool = False
+    across: str = "million records through"
 
 
 def draw(figure: Figure, folder: Path, work: Path) -> None:

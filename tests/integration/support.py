@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
 from waiting import eventually
 
 from forebay import column_types as types
@@ -92,6 +92,11 @@ class Cluster:
             )
 
         eventually(ready, f"{topic} has {partitions} partitions with leaders")
+
+    def config(self, topic: str, name: str) -> str:
+        """A setting of a topic."""
+        resource = ConfigResource(ResourceType.TOPIC, topic)
+        return str(self.admin.describe_configs([resource])[resource].result(30)[name].value)
 
     def delete_topic(self, topic: str) -> None:
         self.admin.delete_topics([topic])[topic].result(30)

@@ -242,6 +242,25 @@ def test_topics_are_kept_as_a_blackboard_needs_them_or_it_says_which_is_not(clus
         run(board(cluster, create_topics=False).start())
 
 
+def test_marks_are_kept_for_a_while_and_artifacts_for_ever_and_older_topics_of_marks_are_taken_as_they_are(
+    cluster: Cluster,
+) -> None:
+    prefix = unique("board") + "."
+    cluster.make_topic(1, name=prefix + "processed", cleanup_policy="compact")  # as they were made once
+
+    async def work() -> None:
+        async with board(cluster, prefix, marks_retention_ms=86_400_000) as store:
+            topics = store.topics
+            assert cluster.config(topics.consumptions, "cleanup.policy") == "compact,delete"
+            assert cluster.config(topics.consumptions, "retention.ms") == "86400000"
+            assert cluster.config(topics.processed, "cleanup.policy") == "compact"
+            assert cluster.config(topics.by_id, "cleanup.policy") == "compact"
+        with pytest.raises(BlackboardTopicError, match="consumptions"):
+            await board(cluster, prefix, marks_retention_ms=-1).start()
+
+    run(work())
+
+
 def test_what_cannot_be_kept_is_refused_and_nothing_of_it_is_written(cluster: Cluster) -> None:
     async def work() -> None:
         async with board(cluster) as store:

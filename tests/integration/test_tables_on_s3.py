@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,7 +14,13 @@ from support import Cluster
 from waiting import eventually
 
 import forebay
-from forebay.errors import AlreadyRunningError, ObjectExistsError, OptionValueError, StorageError
+from forebay.errors import (
+    AlreadyRunningError,
+    CheckpointError,
+    ObjectExistsError,
+    OptionValueError,
+    StorageError,
+)
 from forebay.object_path import ObjectPath
 from forebay.views.lease import TableLease
 
@@ -77,6 +84,49 @@ def test_views_of_every_kind_have_their_tables_there_and_go_on_after_a_restart(
     home = tmp_path / "home"
     assert not [path for path in home.rglob("*.parquet") if "checkpoint" not in path.parts]
     assert not [path for path in home.rglob("*") if path.is_file() and SECRET.encode() in path.read_bytes()]
+
+
+@pytest.mark.parametrize("place", ["s3", "folder"])
+def test_a_home_that_is_lost_is_made_again_and_its_views_go_on_where_their_tables_stand(
+    s3: S3Server, cluster: Cluster, tmp_path: Path, place: str
+) -> None:
+    storage = s3.url(tmp_path.name) if place == "s3" else str(tmp_path / "lake")
+    source, topic = name("src"), cluster.make_topic(partitions=2)
+    statements = [
+        create_source(cluster, source, topic, auto_offset_reset="earliest"),
+        f"CREATE MATERIALIZED VIEW plain AS SELECT id, k FROM {source}",
+        f"CREATE MATERIALIZED VIEW keys AS SELECT k, count(*) AS n FROM {source} GROUP BY k",
+        f"CREATE MATERIALIZED VIEW by_spark AS SELECT id, upper(k) AS k FROM {source}",
+    ]
+    by_state = f"CREATE MATERIALIZED VIEW kept_by_spark AS SELECT DISTINCT k FROM {source}"
+    with connect(tmp_path / "lost", storage=storage) as db:
+        for statement in (*statements, by_state):
+            db.execute(statement)
+        cluster.produce(topic, events(range(100)))
+        caught_up(db)
+    shutil.rmtree(tmp_path / "lost")
+    cluster.produce(topic, events(range(100, 150)))
+    with connect(tmp_path / "careful", storage=storage) as db:
+        db.execute(statements[0])
+        with pytest.raises(ObjectExistsError) as caught:
+            db.execute(statements[1])
+        assert "--adopt" in caught.value.remedy
+    with connect(tmp_path / "home", storage=storage, adopt=True) as db:
+        for statement in statements:
+            db.execute(statement)
+        with pytest.raises(CheckpointError, match="Spark kept") as refused:
+            db.execute(by_state)
+        assert "kept_by_spark" in refused.value.remedy
+        caught_up(db)
+        for view in ("plain", "by_spark"):
+            assert sorted(row[0] for row in rows(db, f"SELECT id FROM {view}")) == list(range(150))
+        assert sorted(rows(db, "SELECT k, n FROM keys")) == [("a", 75), ("b", 75)]
+    with connect(tmp_path / "home", storage=storage, adopt=True) as db:
+        cluster.produce(topic, events(range(150, 160)))
+        db.start_all()  # from then on it is a home as any other
+        caught_up(db)
+        assert sorted(row[0] for row in rows(db, "SELECT id FROM plain")) == list(range(160))
+        assert sum(row[0] for row in rows(db, "SELECT n FROM keys")) == 160
 
 
 def test_a_view_says_where_its_table_is(s3: S3Server, cluster: Cluster, tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import logging
 import sqlite3
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import inside
@@ -151,6 +152,32 @@ def test_a_kept_index_of_an_earlier_form_is_begun_again(tmp_path: Path) -> None:
     assert index.positions(ids) == {}
     assert index.rows("SELECT at_offset FROM artifacts") == []
     index.close()
+
+
+def test_marks_and_consumptions_of_another_age_are_let_go_and_artifacts_are_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from forebay.blackboard import index as module
+
+    monkeypatch.setattr(module, "PRUNED", 2)
+    topics = BoardTopics.of(bind({}))
+    now_ms, month_ms = int(time.time() * 1000), 30 * 86_400_000
+    index = Index(topics, marks_kept_ms=month_ms)
+    ids = dict.fromkeys(topics.indexed, "id")
+    old_ms = now_ms - month_ms - 1000
+    old = [Fed(topics.processed, 0, at, old_ms, b"a%d:x" % at, good("processed")) for at in range(5)]
+    young = [Fed(topics.processed, 0, 5, now_ms, b"b:x", good("processed"))]
+    young.append(Fed(topics.by_id, 0, 0, old_ms, KEYS["by_id"], good("by_id")))
+    index.apply([*old, *young], {(topics.processed, 0): 6, (topics.by_id, 0): 1}, ids)
+    for _ in range(3):  # some at a time
+        index.apply([], {}, ids)
+    assert index.processed([b"a%d:x" % at for at in range(5)] + [b"b:x"]) == {b"b:x"}
+    assert inside.count_of(index, topics.by_id) == 1
+    index.close()
+    for_ever = Index(topics)
+    for_ever.apply(old, {(topics.processed, 0): 5}, ids)
+    assert len(for_ever.processed([record.key for record in old])) == 5
+    for_ever.close()
 
 
 def test_only_what_came_from_a_topic_that_was_made_anew_is_forgotten(tmp_path: Path) -> None:

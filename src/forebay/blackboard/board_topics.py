@@ -26,6 +26,7 @@ _NEWEST = {
     "delete.retention.ms": str(TOMBSTONE_MS),
     "min.cleanable.dirty.ratio": "0.1",  # a start reads all of it: the cleaner it is, the sooner
 }
+_BY_AGE = "compact,delete"
 
 
 @dataclass(frozen=True)
@@ -61,6 +62,11 @@ class BoardTopics:
         return f"{self.retry_prefix}{number}"
 
     @property
+    def marks(self) -> tuple[str, str]:
+        """Those whose keys are ever new: what is old goes, or they would only grow."""
+        return self.processed, self.consumptions
+
+    @property
     def indexed(self) -> tuple[str, ...]:
         """Those that the local index is made from."""
         return self.by_id, self.processed, self.consumptions, self.agents
@@ -70,6 +76,9 @@ def ensure_topics(options: Options, topics: BoardTopics) -> None:
     """The blackboard's topics are there and kept as they must be, or this says what is wrong."""
     settings = {topics.artifacts: {**_LOG, "retention.ms": str(options["retention.ms"])}}
     settings |= dict.fromkeys(topics.indexed, _NEWEST)
+    if (kept_ms := options["marks.retention.ms"]) >= 0:
+        by_age = {**_NEWEST, "cleanup.policy": _BY_AGE, "retention.ms": str(kept_ms)}
+        settings |= dict.fromkeys(topics.marks, by_age)
     partitions = {topics.agents: 1}
     ensure(options, settings, partitions)
 
@@ -153,17 +162,19 @@ def _await_known(cluster: Cluster, names: list[str]) -> None:
 
 
 def _check(admin: AdminClient, options: Options, policies: Mapping[str, str]) -> None:
-    """A log that is compacted forgets; an index that is not, forgets after a week."""
+    """A log that is compacted forgets; an index that is not, forgets after a week. What may be forgotten may be kept, too."""
     resources = [ConfigResource(ResourceType.TOPIC, name) for name in policies]
     if not resources:
         return
     for resource, future in admin.describe_configs(resources, request_timeout=TIMEOUT_S).items():
         with contextlib.suppress(KafkaException):  # who may read and write need not be allowed to ask this
             found = future.result(TIMEOUT_S)["cleanup.policy"].value
-            if found != policies[resource.name]:
+            wanted = policies[resource.name]
+            kept_longer = (found, wanted) == ("compact", _BY_AGE)
+            if set(found.split(",")) != set(wanted.split(",")) and not kept_longer:
                 raise BlackboardTopicError(
                     f"topic '{resource.name}' on {address(options)} has cleanup.policy = {found}, and the blackboard "
-                    f"needs {policies[resource.name]}",
+                    f"needs {wanted}",
                     remedy=f"kafka-configs --alter --topic {resource.name} --add-config "
-                    f"cleanup.policy={policies[resource.name]}, or name another topic",
+                    f"cleanup.policy=[{wanted}], or name another topic",
                 )

@@ -35,7 +35,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("forebay.blackboard")
 
-FORM = 2  # of the tables and of what may be in them: a file of another form is begun again
+PRUNE_S = 60.0
+PRUNED = 5_000  # rows of a table at a time: readers wait meanwhile
+FORM = 3  # of the tables and of what may be in them: a file of another form is begun again
 _SCHEMA = """
 CREATE TABLE artifacts (
     seq INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, type TEXT NOT NULL, produced_by TEXT NOT NULL,
@@ -47,11 +49,13 @@ CREATE INDEX artifacts_type ON artifacts (type, created_us);
 CREATE INDEX artifacts_correlation ON artifacts (correlation_id) WHERE correlation_id IS NOT NULL;
 CREATE TABLE consumptions (
     key TEXT PRIMARY KEY, artifact_id TEXT NOT NULL, consumer TEXT NOT NULL, run_id TEXT, correlation_id TEXT,
-    consumed_at TEXT NOT NULL
+    consumed_at TEXT NOT NULL, at_ms INTEGER NOT NULL
 ) WITHOUT ROWID;
 CREATE INDEX consumptions_artifact ON consumptions (artifact_id);
 CREATE INDEX consumptions_consumer ON consumptions (consumer);
-CREATE TABLE processed (key TEXT PRIMARY KEY) WITHOUT ROWID;
+CREATE INDEX consumptions_age ON consumptions (at_ms);
+CREATE TABLE processed (key TEXT PRIMARY KEY, at_ms INTEGER NOT NULL) WITHOUT ROWID;
+CREATE INDEX processed_age ON processed (at_ms);
 CREATE TABLE agents (name TEXT PRIMARY KEY, document BLOB NOT NULL) WITHOUT ROWID;
 CREATE TABLE positions (
     topic TEXT NOT NULL, partition INTEGER NOT NULL, topic_id TEXT NOT NULL, next INTEGER NOT NULL,
@@ -91,9 +95,16 @@ class Index:
     """One writer (the feed) and any number of readers in this process; one process a file."""
 
     def __init__(
-        self, topics: BoardTopics, path: Path | None = None, refusals: Refusals | None = None
+        self,
+        topics: BoardTopics,
+        path: Path | None = None,
+        refusals: Refusals | None = None,
+        marks_kept_ms: int = -1,
     ) -> None:
+        """`marks_kept_ms`: marks and consumptions that are older are let go, as in their topics; -1: none."""
         self._topics = topics
+        self._marks_kept_ms = marks_kept_ms
+        self._next_prune = 0.0
         self._refusals = refusals or Refusals()
         self._folder = None if path else tempfile.TemporaryDirectory(prefix="forebay-board-")
         self.path = path or Path(self._folder.name if self._folder else "") / "board.db"
@@ -193,6 +204,19 @@ class Index:
             )
             db.execute("DELETE FROM fed")
             db.execute("INSERT INTO fed VALUES (?)", (_now_ms(),))
+        self._prune()
+
+    def _prune(self) -> None:
+        """What is too old, some at a time: the brokers remove whole segments, and say nothing of it."""
+        if self._marks_kept_ms < 0 or time.monotonic() < self._next_prune:
+            return
+        left = 0
+        with transaction(self._writer):
+            for table in ("processed", "consumptions"):
+                old = f"SELECT key FROM {table} WHERE at_ms < ? ORDER BY at_ms LIMIT {PRUNED}"  # noqa: S608
+                question = f"DELETE FROM {table} WHERE key IN ({old})"  # noqa: S608
+                left += self._writer.execute(question, (_now_ms() - self._marks_kept_ms,)).rowcount == PRUNED
+        self._next_prune = time.monotonic() + (0 if left else PRUNE_S)
 
     def _is_artifact(self, record: Fed) -> bool:
         return record.topic == self._topics.by_id and record.value is not None
@@ -234,13 +258,13 @@ class Index:
             return f"DELETE FROM {table} WHERE {column} = ?", (key,)  # noqa: S608
         if record.topic == self._topics.processed:
             MARK.checked(parse_quickly(record.value))
-            return "INSERT OR IGNORE INTO processed VALUES (?)", (key,)
+            return "INSERT OR REPLACE INTO processed VALUES (?, ?)", (key, record.timestamp_ms)
         if record.topic == self._topics.consumptions:
             found = CONSUMPTION.checked(parse_quickly(record.value))
             _check_key(record, consumption_key(found).decode())
             names = ("artifact_id", "consumer", "run_id", "correlation_id", "consumed_at")
-            values = (key, *(found[name] for name in names))
-            return "INSERT OR REPLACE INTO consumptions VALUES (?, ?, ?, ?, ?, ?)", values
+            values = (key, *(found[name] for name in names), record.timestamp_ms)
+            return "INSERT OR REPLACE INTO consumptions VALUES (?, ?, ?, ?, ?, ?, ?)", values
         found = AGENT.checked(parse_quickly(record.value))
         _check_key(record, found["agent_name"])
         return "INSERT OR REPLACE INTO agents VALUES (?, ?)", (key, record.value)

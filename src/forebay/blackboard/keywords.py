@@ -33,6 +33,8 @@ class BlackboardKeywords(TypedDict, total=False):
     """Replicas of topics that are made; -1 is the cluster's default; default -1."""
     retention_ms: int
     """How long the log of artifacts keeps them; -1 is for ever. The newest version of each is kept anyway; default -1."""
+    marks_retention_ms: int
+    """How long it is known which agent is done with what, and who consumed what; -1 is for ever. An artifact that is handed out again after that is worked on again; default 2592000000."""
     create_topics: bool
     """Whether topics that are not there are made; default True."""
     acks: Literal["all", "1", "0"]

@@ -79,6 +79,14 @@ BLACKBOARD = OptionTable(
             "-1",
             "604800000",
         ),
+        Option(
+            "marks.retention.ms",
+            integer(-1),
+            "how long it is known which agent is done with what, and who consumed what; -1 is for ever. An artifact that is "
+            "handed out again after that is worked on again",
+            "2592000000",
+            "604800000",
+        ),
         Option("create.topics", BOOLEAN, "whether topics that are not there are made", "true", "false"),
         Option("acks", choice("all", "1", "0"), "whose word makes a publish done", "all"),
         Option("enable.idempotence", BOOLEAN, "whether a resend is written once", "true", "false"),

@@ -116,7 +116,8 @@ class KafkaBlackboardStore:
             ensure_topics(self.options, self.topics)
             path = self.options["index.path"]
             with contextlib.ExitStack() as undo:
-                self._index = Index(self.topics, Path(path) if path else None, self.refusals)
+                kept_ms = self.options["marks.retention.ms"]
+                self._index = Index(self.topics, Path(path) if path else None, self.refusals, kept_ms)
                 undo.callback(self._index.close)
                 self._feed = IndexFeed(self.options, self.topics, self._index)
                 undo.callback(self._feed.close)

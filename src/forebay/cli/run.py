@@ -55,6 +55,16 @@ StorageOption = Annotated[
 ]
 
 
+AdoptOption = Annotated[
+    bool,
+    typer.Option(
+        "--adopt",
+        envvar="FOREBAY_ADOPT",
+        help="go on with tables that are in --storage already, where they stand: for a home that is lost",
+    ),
+]
+
+
 def run(
     file: Annotated[
         Path | None,
@@ -107,6 +117,7 @@ def run(
     archive: ArchiveOption = None,
     conf: ConfOption = None,
     storage: StorageOption = None,
+    adopt: AdoptOption = False,
 ) -> None:
     """Run a pipeline. It goes on where it stood; SIGTERM or Ctrl-C finishes the batch in flight and commits.
 
@@ -124,7 +135,9 @@ def run(
         phases.say("loading")
         from forebay.runtime.session import connect
 
-        session = connect(home, master, conf_of(conf), archive=archive_of(archive), storage=storage)
+        session = connect(
+            home, master, conf_of(conf), archive=archive_of(archive), storage=storage, adopt=adopt
+        )
     with (
         session,
         _metrics(session, metrics_port, metrics_host),

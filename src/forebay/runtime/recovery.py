@@ -1,14 +1,19 @@
-"""A view whose checkpoint is lost: it goes on where its table says that it stands, or is made anew."""
+"""A view whose checkpoint, or whose whole home, is lost: it goes on where its table says that it stands, or is made anew."""
 
 from __future__ import annotations
 
+import shutil
+import time
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from forebay.catalog import Catalog
+from forebay import sql
+from forebay.catalog import Catalog, Definition
 from forebay.errors import CheckpointError, ObjectInUseError
 from forebay.files import write_whole
 from forebay.runtime.definitions import defined, view_statement
 from forebay.runtime.shared_view import END
+from forebay.runtime.view_places import adopt_place
 
 if TYPE_CHECKING:
     from forebay.runtime.query import RunningQuery
@@ -33,6 +38,31 @@ def recover(views: Views, catalog: Catalog, name: str, *, rebuild: bool) -> list
         return [views.start(name)]
     finally:
         views.recovering.discard(name)
+
+
+def create_or_adopt(views: Views, catalog: Catalog, statement: sql.CreateView) -> tuple[str, list[str]]:
+    """CREATE MATERIALIZED VIEW. In a session that adopts, a table that is at the place of a new view is its own, of a home
+    that is lost: the view goes on where that table stands."""
+    name, paths = statement.name, views.paths(statement.name)
+    if (
+        not views.adopting
+        or catalog.get(name) is not None
+        or not adopt_place(paths, statement, views.storage)
+    ):
+        return views.create(statement)
+    text = sql.to_sql(replace(statement, if_not_exists=False, or_replace=False))
+    catalog.put(Definition(name, "view", text, int(time.time() * 1000), {"adopted": True}))
+    table = paths.table
+    try:
+        recover(views, catalog, name, rebuild=False)
+    except BaseException as error:
+        catalog.drop(name)
+        shutil.rmtree(paths.root, ignore_errors=True)  # and nothing of the table
+        if isinstance(error, CheckpointError):
+            remedy = f"remove {table}, and run again: the view is made anew of what the topics still hold"
+            raise CheckpointError(error.message, remedy=remedy) from None
+        raise
+    return f"view {name} adopted: it goes on where its table at {table} stands", []
 
 
 def gone(view: str, *, recoverable: bool) -> CheckpointError:

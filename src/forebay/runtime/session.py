@@ -31,7 +31,7 @@ from forebay.runtime.health_tables import HealthTables
 from forebay.runtime.letter_owners import owner_of, owners_in
 from forebay.runtime.letter_statements import letter_statement
 from forebay.runtime.placing import placed
-from forebay.runtime.recovery import recover
+from forebay.runtime.recovery import create_or_adopt, recover
 from forebay.runtime.results import Result
 from forebay.runtime.session_health import SessionHealth
 from forebay.runtime.session_settings import changes_answers, from_outside
@@ -56,10 +56,8 @@ if TYPE_CHECKING:
     from forebay.runtime.metrics import SessionCollector
     from forebay.runtime.progress import ProgressFollower
 
-COMMIT_ON_CLOSE_S, WATCH_S = (
-    10.0,
-    0.1,
-)  # the latter: how soon the failure of any of several queries is noticed
+COMMIT_ON_CLOSE_S = 10.0
+WATCH_S = 0.1  # how soon the failure of any of several queries is noticed
 
 
 def connect(
@@ -68,6 +66,7 @@ def connect(
     spark_conf: Mapping[str, str] | None = None,
     *,
     storage: str | None = None,
+    adopt: bool = False,
     archive: str | Path | None = None,
     registry: ConnectorRegistry | None = None,
 ) -> Session:
@@ -83,15 +82,15 @@ def connect(
     master: where Spark runs: `local[*]` is this machine with all its cores, `spark://…` and `yarn` are clusters
     spark_conf: settings of Spark, `{"spark.driver.memory": "4g"}`; they cannot change a Spark that runs already
     storage: where tables of new views are, `s3://bucket/prefix`, if not in the home; credentials are in the environment
+    adopt: a new view goes on with the table that is at its place already: for a home that is lost
     archive: for a cluster: what `forebay pack` has made, for workers that have no Forebay
     registry: the connectors that sources may name; those that are installed unless given
 
     It does not block: Spark starts when it is first needed, and brokers are asked when a statement needs them. Close the
     session, or use it in a `with` block: closing finishes the batches in flight and commits their offsets.
     """
-    return Session(
-        Path(home), master, dict(spark_conf or {}), registry or default_registry(), storage, archive
-    )
+    found = registry or default_registry()
+    return Session(Path(home), master, dict(spark_conf or {}), found, storage, archive, adopt=adopt)
 
 
 class Session:
@@ -102,7 +101,7 @@ class Session:
 
     def __init__(
         self, home: Path, master: str, spark_conf: dict[str, str], registry: ConnectorRegistry,
-        storage: str | None = None, archive: str | Path | None = None,
+        storage: str | None = None, archive: str | Path | None = None, *, adopt: bool = False,
     ) -> None:  # fmt: skip
         self.home = home.expanduser().resolve()
         self._master = master
@@ -118,9 +117,8 @@ class Session:
         self._outcomes = Outcomes(self.home / "catalog.db")
         self._audit = AuditLog(self.home)
         self._sources = Sources(self.home, self._catalog, registry)
-        self._views = Views(
-            self.home, self._catalog, self._sources, lambda: self.spark, self._lock, storage_of(storage)
-        )
+        about = (self.home, self._catalog, self._sources, lambda: self.spark, self._lock, storage_of(storage))
+        self._views = Views(*about, adopting=adopt)
         self._health = SessionHealth(self._catalog, self._sources, self._views)
         health = self._health
         tables = HealthTables(
@@ -237,7 +235,7 @@ class Session:
             case language.CreateView():
                 self._check_functions(statement.query)
                 with self._lock:
-                    done, notes = self._views.create(statement)
+                    done, notes = create_or_adopt(self._views, self._catalog, statement)
                 return Result(done=done, notes=notes)
             case language.Drop():
                 return self._source_statements.drop(statement)

@@ -84,7 +84,8 @@ class SharedReads:
                 remedy="give each process that shares a group a home of its own: --home",
             )
         position = self._position(view, shared)
-        if position is None and view.table.open().version() > 0:
+        # Of a view that groups, the table may be behind what it is made of.
+        if position is None and (view.table.open().version() > 0 or view.recorded_end() is not None):
             position = self._recovered(view)
         position = position or start
         view.starts = {view.source: start}

@@ -28,9 +28,23 @@ def settle_place(paths: ViewPaths, statement: sql.CreateView, storage: str | Non
     if _holds_something(place):
         raise ObjectExistsError(
             f"there is something at {place} already, and view '{statement.name}' is new",
-            remedy="choose another location or storage; or remove what is there, if nobody needs it",
+            remedy="choose another location or storage; if it is the view's own table, and the home that it had is lost: "
+            "forebay run --adopt goes on with it; if nobody needs it, remove what is there",
         )
     paths.put(options["location"], storage, statement.name)
+
+
+def adopt_place(paths: ViewPaths, statement: sql.CreateView, storage: str | None) -> bool:
+    """Whether there is a table at the place of a view that this home does not know. Then that place is its own from now on."""
+    options = VIEW.bind({key: value.text for key, value in statement.options.items()})
+    place = place_of(options["location"], storage, statement.name)
+    if place is None or not _holds_something(place):
+        return False
+    paths.put(options["location"], storage, statement.name)
+    if (ViewPaths(paths.root).table / "_delta_log").exists():
+        return True
+    paths.forget_place()
+    return False
 
 
 def _holds_something(place: TablePath) -> bool:

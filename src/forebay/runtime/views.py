@@ -69,9 +69,12 @@ class Views:
         spark: Callable[[], SparkSession],
         lock: AbstractContextManager[Any],
         storage: str | None = None,
+        *,
+        adopting: bool = False,
     ) -> None:
         self.home = home
-        self._storage = storage  # where tables of new views are, if not in the home
+        self.storage = storage  # where tables of new views are, if not in the home
+        self.adopting = adopting  # whether what is there already is a new view's own
         self._catalog = catalog
         self._sources = sources
         self._spark = spark
@@ -172,7 +175,7 @@ class Views:
     def _start(self, statement: sql.CreateView, *, is_new: bool, text: str) -> list[str]:
         program = self._shared_program(statement)
         if is_new:
-            settle_place(self.paths(statement.name), statement, self._storage)
+            settle_place(self.paths(statement.name), statement, self.storage)
         if program is not None:
             return self._start_shared(statement, program, is_new=is_new, text=text)
         options = VIEW.bind({key: value.text for key, value in statement.options.items()})
@@ -234,7 +237,8 @@ class Views:
             if isinstance(error, PySparkException):
                 raise refused(error, temporary_names(statement), statement.query) from None
             raise
-        if is_new:
+        known = self._catalog.get(statement.name)
+        if known is None or known.detail.get("adopted"):
             detail = {"columns": columns, "marked": marked, **_detail(plan)}
             self._catalog.put(Definition(statement.name, "view", text, int(time.time() * 1000), detail))
         return notes
@@ -277,8 +281,8 @@ class Views:
         known = self._catalog.get(statement.name)
         if program is None or known is not None:
             # Groups that Spark keeps stay with Spark; rows are rows, whoever wrote those before.
-            ours = known is None or known.detail.get("shared") or isinstance(program, Selecting)
-            return program if ours else None
+            began_so = known is None or known.detail.get("shared") or known.detail.get("adopted")
+            return program if began_so or isinstance(program, Selecting) else None
         [source] = sql.tables(statement.query)
         columns = self._sources.peek(source).full_schema()
         query = self._plan(statement, columns).spark_sql

@@ -68,6 +68,10 @@ class ViewPaths:
         make_folder(self.root, 0o700)
         write_whole(self._location, json.dumps({each: str(path) for each, path in found.items()}).encode())
 
+    def forget_place(self) -> None:
+        """As if it had never been put anywhere."""
+        self._location.unlink(missing_ok=True)
+
     def remove_elsewhere(self) -> None:
         """The tables that are not in the home. StorageError."""
         if self.elsewhere:
