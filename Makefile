@@ -47,6 +47,7 @@ chaos: setup ## the long form of the crash tests and of the properties
 	@FOREBAY_LONG=1 FOREBAY_PACK=1 FOREBAY_CHAOS_KILLS=100 FOREBAY_CHAOS_LETTERS=20 FOREBAY_CHAOS_EVOLUTIONS=10 FOREBAY_CHAOS_BOARD=10 FOREBAY_LEAK_BATCHES=10000 FOREBAY_AWAY_SECONDS=600 FOREBAY_MANY_LETTERS=100000 \
 		FOREBAY_CHAOS_POOL_KILLS=200 FOREBAY_CHAOS_POOL_RECORDS=100000 FOREBAY_CHAOS_POOL_STORM_S=1200 FOREBAY_CHAOS_POOL_MEMBERS=12 \
 		$(PY) -m pytest tests/chaos tests/integration/test_native_reader.py tests/integration/test_flow.py tests/integration/test_cluster.py tests/browser/test_many.py --timeout=3600 $(ARGS)
+	@FOREBAY_CHAOS_S3=1 FOREBAY_CHAOS_KILLS=10 $(PY) -m pytest tests/chaos -k "not pool and not blackboard" --timeout=3600 $(ARGS)
 	@FOREBAY_EXAMPLES=2000 $(PY) -m pytest tests/property --timeout=3600 $(ARGS)
 
 lint: setup ## style, types, no paths or hosts where they do not belong

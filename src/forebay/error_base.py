@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -54,3 +55,30 @@ def caret(statement: str, position: Position) -> list[str]:
     # Tabs keep their width under the caret only when they are repeated there.
     lead = "".join("\t" if char == "\t" else " " for char in line[: position.column - 1])
     return [gutter + line, " " * (len(gutter) - 2) + "| " + lead + "^" * max(1, position.length)]
+
+
+def all_errors() -> dict[str, type[ForebayError]]:
+    """Every error by its code."""
+    found: dict[str, type[ForebayError]] = {}
+    stack: list[type[ForebayError]] = [ForebayError]
+    while stack:
+        cls = stack.pop()
+        found[cls.code] = cls
+        stack.extend(cls.__subclasses__())
+    return found
+
+
+_CODE = re.compile(r"\b(FB\d{4}): ([^\n]*)(?:\n\s*remedy: ([^\n]*))?")
+
+
+def from_text(text: str) -> ForebayError | None:
+    """The error that Spark passed on as text, if one of ours is in there.
+
+    Spark flattens a Python exception into the message of a JVM exception; the code at its start is
+    what survives.
+    """
+    match = _CODE.search(text)
+    if not match:
+        return None
+    cls = all_errors().get(match[1])
+    return cls(match[2], remedy=match[3] or "") if cls else None

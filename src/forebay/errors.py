@@ -94,7 +94,9 @@ from typing import Any
 
 from forebay.error_base import ForebayError as ForebayError
 from forebay.error_base import Position as Position
+from forebay.error_base import all_errors as all_errors
 from forebay.error_base import caret
+from forebay.error_base import from_text as from_text
 from forebay.masking import masked
 
 
@@ -298,14 +300,8 @@ class SchemaChangedError(ConnectorError):
     )
 
 
-_NEW_FIELDS = re.compile(r"source '([^']*)': schema id (\d+) ")
-
-
 class NewFieldsError(ConnectorError):
-    """Ends a query between two batches. Who runs it adds the columns and starts it again.
-
-    Which source and which schema is in the text, since that is what Spark hands on.
-    """
+    """Ends a query: who runs it adds the columns and starts it again. Its text says which, as Spark hands on no more."""
 
     code = "FB3012"
     default_remedy = (
@@ -322,7 +318,7 @@ class NewFieldsError(ConnectorError):
         return int(self._place()[2])
 
     def _place(self) -> re.Match[str]:
-        found = _NEW_FIELDS.match(self.message)
+        found = re.match(r"source '([^']*)': schema id (\d+) ", self.message)
         assert found is not None
         return found
 
@@ -601,30 +597,3 @@ class ExtraMissingError(DashboardError):
 class AttachError(DashboardError):
     code = "FB8007"
     exit_code = 3
-
-
-def all_errors() -> dict[str, type[ForebayError]]:
-    """Every error by its code."""
-    found: dict[str, type[ForebayError]] = {}
-    stack: list[type[ForebayError]] = [ForebayError]
-    while stack:
-        cls = stack.pop()
-        found[cls.code] = cls
-        stack.extend(cls.__subclasses__())
-    return found
-
-
-_CODE = re.compile(r"\b(FB\d{4}): ([^\n]*)(?:\n\s*remedy: ([^\n]*))?")
-
-
-def from_text(text: str) -> ForebayError | None:
-    """The error that Spark passed on as text, if one of ours is in there.
-
-    Spark flattens a Python exception into the message of a JVM exception; the code at its start is
-    what survives.
-    """
-    match = _CODE.search(text)
-    if not match:
-        return None
-    cls = all_errors().get(match[1])
-    return cls(match[2], remedy=match[3] or "") if cls else None
