@@ -21,9 +21,10 @@ setup: ## .venv with the locked dependencies, Java 17+
 demo: setup ## real trades through a real Kafka and Spark into a table, in two minutes
 	@$(PY) -m examples.trades
 
-# The crate's tests take what the others leave of the cores while those wait; what they say is shown at the end.
+# An S3 server is built once, beside the first tests. The crate's tests take what the others leave of the cores while those wait.
 test: setup ## all tests, on a real broker and real Spark, with coverage
 	@rm -f .coverage .coverage.*
+	@$(PY) -m scripts.s3_server >/dev/null 2>&1 &
 	@said=$$(mktemp); nice -n 15 $(MAKE) --no-print-directory test-native >"$$said" 2>&1 & native=$$!; \
 	$(PY) -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder --cov --durations=25 --cov-report=term:skip-covered --cov-fail-under=$(COVERAGE_MIN) $(ARGS); \
 	ended=$$?; wait $$native || ended=1; echo "The crate's own tests:"; cat "$$said"; rm -f "$$said"; exit $$ended

@@ -1,4 +1,7 @@
-"""A real S3 server on loopback, for tests and benchmarks: versitygw, over a folder."""
+"""A real S3 server on loopback, for tests and benchmarks: versitygw, over a folder.
+
+It is built once, where Go is there, and kept in the user's cache: `python -m scripts.s3_server` does that, in two to three minutes.
+"""
 
 from __future__ import annotations
 
@@ -12,10 +15,38 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import filelock
+
+from forebay.cache import cache_root
+
 PROGRAM = "versitygw"
-MISSING = f"{PROGRAM} is not here: go install github.com/versity/versitygw/cmd/versitygw@latest"
+MODULE = "github.com/versity/versitygw/cmd/versitygw@v1.8.0"
+BUILD_S = 900.0
 KEY, SECRET = "forebay-tests", "a-secret-that-no-output-has"
 START_S = 30.0
+
+
+def program() -> str:
+    """The server's path, built first where it has to be. FileNotFoundError says why there is none."""
+    folder = cache_root() / "versitygw"
+    found = shutil.which(PROGRAM) or shutil.which(PROGRAM, path=str(folder))
+    if found is not None:
+        return found
+    go = shutil.which("go")
+    if go is None:
+        raise FileNotFoundError(f"{PROGRAM} is not here, and no Go to build it: go install {MODULE}")
+    folder.mkdir(parents=True, exist_ok=True)
+    with filelock.FileLock(folder / "lock", timeout=BUILD_S):
+        if (built := shutil.which(PROGRAM, path=str(folder))) is not None:
+            return built
+        env = {**os.environ, "GOBIN": str(folder), "GOFLAGS": "-trimpath"}
+        done = subprocess.run(
+            [go, "install", MODULE], env=env, capture_output=True, text=True, timeout=BUILD_S, check=False
+        )
+    if done.returncode:
+        said = (done.stderr.strip().splitlines() or ["go failed"])[-1]
+        raise FileNotFoundError(f"{PROGRAM} cannot be built here: {said}")
+    return str(folder / PROGRAM)
 
 
 @dataclass
@@ -39,9 +70,7 @@ class S3Server:
 
     def start(self) -> None:
         """Ready when this returns. FileNotFoundError without the program."""
-        found = shutil.which(PROGRAM)
-        if found is None:
-            raise FileNotFoundError(MISSING)
+        found = program()
         (self.folder / self.bucket).mkdir(parents=True, exist_ok=True)
         self.process = subprocess.Popen(
             [found, "--port", f"127.0.0.1:{self.port}", "--quiet", "posix", str(self.folder)],
@@ -77,3 +106,7 @@ def s3_server(folder: Path) -> Iterator[S3Server]:
         yield server
     finally:
         server.stop()
+
+
+if __name__ == "__main__":
+    print(program())

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -24,7 +23,7 @@ from typing import Any
 import pyarrow
 import pytest
 from deltalake import DeltaTable
-from s3 import PROGRAM, S3Server, s3_server
+from s3 import S3Server, s3_server, why_not
 from scripts.spark_cluster import SMALL, SPARK_HOME, Mounts, SparkCluster, bare_python, can_hide
 from support import Cluster, unique
 from waiting import eventually
@@ -184,7 +183,7 @@ def record(id: int) -> str:
 @pytest.fixture(scope="module")
 def machines(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machines]:
     with ExitStack() as stack:
-        s3 = stack.enter_context(s3_server(tmp_path_factory.mktemp("s3"))) if shutil.which(PROGRAM) else None
+        s3 = None if why_not() else stack.enter_context(s3_server(tmp_path_factory.mktemp("s3")))
         made = Machines(tmp_path_factory.mktemp("machines"), s3)
         stack.callback(made.close)
         made.spark.start(workers=2)
