@@ -68,13 +68,13 @@ class S3Server:
     def url(self, prefix: str) -> str:
         return f"s3://{self.bucket}/{prefix}"
 
-    def start(self) -> None:
-        """Ready when this returns. FileNotFoundError without the program."""
+    def start(self, secret: str = SECRET) -> None:
+        """Ready when this returns. With another secret it lets nobody in. FileNotFoundError without the program."""
         found = program()
         (self.folder / self.bucket).mkdir(parents=True, exist_ok=True)
         self.process = subprocess.Popen(
             [found, "--port", f"127.0.0.1:{self.port}", "--quiet", "posix", str(self.folder)],
-            env={**os.environ, "ROOT_ACCESS_KEY": KEY, "ROOT_SECRET_KEY": SECRET},
+            env={**os.environ, "ROOT_ACCESS_KEY": KEY, "ROOT_SECRET_KEY": secret},
             stdout=subprocess.DEVNULL,
         )
         deadline = time.monotonic() + START_S

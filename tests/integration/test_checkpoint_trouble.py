@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import subprocess
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from disks import fill, small_disk
 from sessions import catalog_of, caught_up, checkpoint_of, connect, create_source, events, name, rows
 from support import Cluster
 from waiting import eventually
 
 from forebay.errors import CheckpointError
 from forebay.runtime.session import Session
-
-FOLDER_BYTES = 2 << 20
 
 
 def ids(db: Session) -> list[int]:
@@ -71,36 +67,6 @@ def test_a_damaged_checkpoint_is_refused_with_the_file_and_what_to_do_and_nothin
 
 
 # -- full -------------------------------------------------------------------------------------------------
-
-
-@contextmanager
-def small_disk(folder: Path) -> Iterator[None]:
-    """A disk of two megabytes at a folder; what was there is there again."""
-    kept = {file.relative_to(folder): file.read_bytes() for file in folder.rglob("*") if file.is_file()}
-    mount = ["mount", "-t", "tmpfs", "-o", f"size={FOLDER_BYTES},mode=700", "tmpfs", str(folder)]
-    done = subprocess.run(mount, capture_output=True, text=True, check=False)
-    if done.returncode:
-        pytest.skip(f"a disk cannot be mounted here: {done.stderr.strip()}")
-    try:
-        for file, content in kept.items():
-            (folder / file).parent.mkdir(parents=True, exist_ok=True)
-            (folder / file).write_bytes(content)
-        yield
-    finally:
-        subprocess.run(["umount", "-l", str(folder)], check=True)
-
-
-def fill(folder: Path) -> Path:
-    """Until not a byte more fits."""
-    filler = folder / "filler"
-    with filler.open("wb", buffering=0) as file:
-        for size in (1 << 16, 1 << 10, 1):
-            try:
-                while True:
-                    file.write(b"x" * size)
-            except OSError:
-                continue
-    return filler
 
 
 def test_a_full_checkpoint_disk_stops_no_view_for_good_and_loses_and_repeats_nothing(

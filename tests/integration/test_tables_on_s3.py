@@ -6,8 +6,10 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
+from disks import fill, small_disk
 from s3 import SECRET, S3Server, s3_server
 from sessions import PATIENCE_S, caught_up, connect, create_source, events, name, notes, rows
 from support import Cluster
@@ -184,6 +186,79 @@ def test_storage_that_is_away_is_waited_for_and_the_group_is_not_ahead(
         eventually(lambda: cluster.committed(source, topic) == {0: 20}, "the group follows")
 
 
+def test_a_store_that_forbids_it_is_waited_for_and_says_so(
+    s3: S3Server, cluster: Cluster, tmp_path: Path
+) -> None:
+    source, topic, view = name("src"), cluster.make_topic(partitions=1), name("view")
+    with connect(tmp_path / "home") as db:
+        db.execute(create_source(cluster, source, topic, auto_offset_reset="earliest"))
+        db.execute(
+            f"CREATE MATERIALIZED VIEW {view} WITH (location = '{s3.url(view)}') AS SELECT id FROM {source}"
+        )
+        cluster.produce(topic, events(range(10)))
+        caught_up(db)
+        s3.stop()
+        s3.start(secret="another-secret")
+        try:
+            cluster.produce(topic, events(range(10, 20)))
+            said = eventually(
+                lambda: next((q.message for q in db.queries() if q.state == "retrying"), None),
+                "it waits",
+                PATIENCE_S,
+            )
+            assert "FB4025" in said
+            assert "does not know this key" in said or "does not allow it" in said
+            assert SECRET not in said
+            assert cluster.committed(source, topic) == {0: 10}
+        finally:
+            s3.stop()
+            s3.start()
+        caught_up(db)
+        assert sorted(row[0] for row in rows(db, f"SELECT id FROM {view}")) == list(range(20))
+
+
+def test_a_store_that_is_full_is_waited_for_and_nothing_is_lost(
+    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, topic, view = name("src"), cluster.make_topic(partitions=1), name("view")
+    disk = tmp_path / "disk"
+    with small_disk(disk, 4 << 20), s3_server(disk / "s3") as full:
+        for key, value in full.environment.items():
+            monkeypatch.setenv(key, value)
+        with connect(tmp_path / "home") as db:
+            db.execute(create_source(cluster, source, topic, auto_offset_reset="earliest"))
+            db.execute(
+                f"CREATE MATERIALIZED VIEW {view} WITH (location = '{full.url(view)}') AS SELECT id FROM {source}"
+            )
+            cluster.produce(topic, events(range(10)))
+            caught_up(db)
+            filler = fill(disk)
+            cluster.produce(topic, events(range(10, 20)))
+            eventually(
+                lambda: next((q for q in db.queries() if q.state == "retrying"), None), "it waits", PATIENCE_S
+            )
+            assert cluster.committed(source, topic) == {0: 10}
+            filler.unlink()
+            caught_up(db)
+            assert sorted(row[0] for row in rows(db, f"SELECT id FROM {view}")) == list(range(20))
+
+
+def test_a_table_that_somebody_else_wrote_to_keeps_their_rows_and_gets_ours_once(
+    s3: S3Server, cluster: Cluster, tmp_path: Path
+) -> None:
+    source, topic, view = name("src"), cluster.make_topic(partitions=1), name("view")
+    url = s3.url(view)
+    with connect(tmp_path / "home") as db:
+        db.execute(create_source(cluster, source, topic, auto_offset_reset="earliest"))
+        db.execute(f"CREATE MATERIALIZED VIEW {view} WITH (location = '{url}') AS SELECT id FROM {source}")
+        cluster.produce(topic, events(range(10)))
+        caught_up(db)
+        write_deltalake(url, pa.table({"id": pa.array([-1], pa.int64())}), mode="append")
+        cluster.produce(topic, events(range(10, 20)))
+        caught_up(db)
+        assert sorted(row[0] for row in rows(db, f"SELECT id FROM {view}")) == [-1, *range(20)]
+
+
 def test_a_second_driver_is_refused_also_with_a_home_of_its_own(s3: S3Server, tmp_path: Path) -> None:
     table = ObjectPath(s3.url(f"{tmp_path.name}/table"))
     first = TableLease("v", table, tmp_path / "one")
@@ -205,8 +280,6 @@ def test_a_driver_that_was_held_up_writes_nothing_after_another_took_over(
 
     url = s3.url(f"{tmp_path.name}/table")
     table = ObjectPath(url)
-    import pyarrow as pa
-
     DeltaTable.create(url, schema=pa.schema([("id", pa.int64())]))
     first = TableLease("v", table, tmp_path / "one")
     first.acquire([table])
