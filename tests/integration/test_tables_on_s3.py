@@ -106,7 +106,7 @@ def test_a_home_that_is_lost_is_made_again_and_its_views_go_on_where_their_table
             db.execute(statement)
         cluster.produce(topic, events(range(100)))
         caught_up(db)
-    shutil.rmtree(tmp_path / "lost")
+    shutil.move(tmp_path / "lost", tmp_path / "found")
     cluster.produce(topic, events(range(100, 150)))
     with connect(tmp_path / "careful", storage=storage) as db:
         db.execute(statements[0])
@@ -123,6 +123,10 @@ def test_a_home_that_is_lost_is_made_again_and_its_views_go_on_where_their_table
         for view in ("plain", "by_spark"):
             assert sorted(row[0] for row in rows(db, f"SELECT id FROM {view}")) == list(range(150))
         assert sorted(rows(db, "SELECT k, n FROM keys")) == [("a", 75), ("b", 75)]
+    with connect(tmp_path / "found", storage=storage) as db:  # it was not lost after all
+        for refused_here in ("START VIEW plain", "DROP MATERIALIZED VIEW keys"):
+            with pytest.raises(CheckpointError, match="was taken over by the home"):
+                db.execute(refused_here)
     with connect(tmp_path / "home", storage=storage, adopt=True) as db:
         cluster.produce(topic, events(range(150, 160)))
         db.start_all()  # from then on it is a home as any other

@@ -11,6 +11,7 @@ from forebay import locks
 from forebay.errors import AlreadyRunningError
 from forebay.files import make_folder
 from forebay.object_path import ObjectPath, TablePath
+from forebay.views.owner import settle_owner
 from forebay.views.paths import OWN, ViewPaths
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ class ViewLock:
         try:
             if self._paths.elsewhere:
                 self._take_table(self._paths.table)
+                settle_owner(self._view, self._paths)
         except BaseException:
             self.release()
             raise

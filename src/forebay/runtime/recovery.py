@@ -53,6 +53,7 @@ def create_or_adopt(views: Views, catalog: Catalog, statement: sql.CreateView) -
     text = sql.to_sql(replace(statement, if_not_exists=False, or_replace=False))
     catalog.put(Definition(name, "view", text, int(time.time() * 1000), {"adopted": True}))
     table = paths.table
+    paths.adopting.touch()
     try:
         recover(views, catalog, name, rebuild=False)
     except BaseException as error:
@@ -62,6 +63,7 @@ def create_or_adopt(views: Views, catalog: Catalog, statement: sql.CreateView) -
             remedy = f"remove {table}, and run again: the view is made anew of what the topics still hold"
             raise CheckpointError(error.message, remedy=remedy) from None
         raise
+    paths.adopting.unlink()
     return f"view {name} adopted: it goes on where its table at {table} stands", []
 
 

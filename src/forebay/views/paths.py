@@ -113,6 +113,11 @@ class ViewPaths:
         return self.root / "watermarks" / source / "watermark.json"
 
     @property
+    def adopting(self) -> Path:
+        """There while the view takes over a table of a home that is lost."""
+        return self.root / "adopting"
+
+    @property
     def lock(self) -> Path:
         return self.root / "lock"
 
