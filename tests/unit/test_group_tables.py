@@ -21,6 +21,7 @@ from forebay.views.groups.group_table import GroupTable
 from forebay.views.groups.layout import GroupLayout, PartColumn
 from forebay.views.groups.log import Run, newest_of
 from forebay.views.groups.publishing import SMALL
+from forebay.views.lease import fence
 from forebay.views.table import ViewTable
 
 COUNTS = GroupLayout(
@@ -87,6 +88,23 @@ def test_a_closed_window_leaves_the_memory_and_stays_in_the_view(
     while table.tidy():
         pass
     assert table.rows().num_rows == total(table.rows()) == 500
+
+
+@pytest.mark.parametrize("groups", [5, SMALL + 1])
+def test_groups_go_on_as_they_were_after_another_driver_was_fenced_off(tmp_path: Path, groups: int) -> None:
+    table = made(tmp_path)
+    table.apply([counts(np.arange(groups))], "q", 0, {"end": "here"})
+    table.publish()
+    for path in (tmp_path / "table", tmp_path / "log"):
+        fence(path, 2)
+    again = made(tmp_path)
+    assert dict(again.state.metadata) == {"end": "here"}
+    assert again.holds("q", 0)
+    again.apply([counts([0, groups])], "q", 1, {"end": "there"})
+    again.publish()
+    for found in (again.rows(), made(tmp_path).rows()):
+        assert (found.num_rows, total(found)) == (groups + 1, groups + 2)
+    assert polars.read_delta(str(tmp_path / "table")).height == groups + 1
 
 
 def test_rows_of_a_window_that_has_left_the_memory_are_added_to_it_also_after_a_restart(

@@ -21,7 +21,7 @@ from deltalake import DeltaTable
 from forebay import threads
 from forebay.errors import AlreadyRunningError, StorageError
 from forebay.object_path import ObjectPath, TablePath
-from forebay.views.delta_entry import write_entry
+from forebay.views.delta_entry import said_of, write_entry
 from forebay.views.paths import OWN
 
 LASTS_S = 30.0  # without being renewed
@@ -153,13 +153,16 @@ class TableLease:
 
 
 def fence(table: TablePath, epoch: int) -> None:
-    """What was begun on an older version of a table cannot become the next one."""
+    """What was begun on an older version of a table cannot become the next one.
+
+    What the newest entry says of the table (how far its writer had come) is said by this one, too: it is the newest now.
+    """
     if not DeltaTable.is_deltatable(str(table)):
         return
     for _ in range(100):
         version = int(DeltaTable(str(table)).version())
         try:
-            write_entry(table, version + 1, [], {}, [(EPOCH, epoch)])
+            write_entry(table, version + 1, [], said_of(table, version), [(EPOCH, epoch)])
             return
         except FileExistsError:
             continue  # the one before was quicker, for the last time

@@ -120,7 +120,11 @@ class GroupLog:
 
     def state(self) -> LogState:
         """How far it has come, by its newest commit."""
-        return LogState.of(self._table.open().history(1)[0])
+        newest = self._table.open().history(1)[0]
+        if APP in newest or newest["version"] == 0:
+            return LogState.of(newest)
+        # Somebody else has written to it: what they say nothing of is as it was.
+        return LogState.of(next((each for each in self._table.open().history() if APP in each), {}))
 
     def runs(self) -> list[Run]:
         """The runs that make up the table, oldest first."""
