@@ -371,7 +371,7 @@ class Session:
         """
         self._check_open()
         with self._lock, ours():
-            return [self._views.start(view) for view in self._views.resting()]
+            return self._views.start_all()
 
     def recover(self, view: str, *, rebuild: bool = False) -> list[str]:
         """Start a view whose checkpoint is lost, where its table says that it stands: nothing is lost, and nothing twice.

@@ -339,7 +339,9 @@ class ViewTable:
         self._tidying = threads.start(name, body, failed, logged=False)
 
     def _tidy(self) -> None:
-        self._written = None  # until it is known again: an error may leave a version that nobody here has seen
+        self._written = (
+            None  # until it is known again: an error may leave a version that nobody here has seen
+        )
         self._tidier.step(self.open(), self._persist)
         self._persist()
         self._written = self.open().version()
