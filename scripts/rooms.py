@@ -44,7 +44,7 @@ SPARK = frozenset({
 
 # These name PySpark's classes in annotations alone, under TYPE_CHECKING.
 SPARK_IN_TYPES = frozenset({
-    "forebay.runtime.catalog_tables", "forebay.runtime.collect", "forebay.runtime.results",
+    "forebay.runtime.spark_start", "forebay.runtime.catalog_tables", "forebay.runtime.collect", "forebay.runtime.results",
     "forebay.runtime.session", "forebay.runtime.task_accounts", "forebay.views.table",
 })  # fmt: skip
 

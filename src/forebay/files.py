@@ -39,7 +39,7 @@ class Draft:
         self.file.close()
         self._draft.replace(self._path)
         if self._durable:
-            _sync(self._path.parent)
+            sync(self._path.parent)
 
     def discard(self) -> None:
         """Remove it, if it was not published."""
@@ -77,10 +77,10 @@ def persist(files: Iterable[TablePath]) -> None:
     for file in files:
         if isinstance(file, ObjectPath):
             continue
-        _sync(file)
+        sync(file)
         folders.add(file.parent)
     for folder in folders:
-        _sync(folder)
+        sync(folder)
 
 
 def make_folder(path: TablePath, mode: int = 0o777) -> None:
@@ -90,10 +90,11 @@ def make_folder(path: TablePath, mode: int = 0o777) -> None:
     missing = [folder for folder in (path, *path.parents) if not folder.exists()]
     path.mkdir(parents=True, exist_ok=True, mode=mode)
     for folder in reversed(missing):
-        _sync(folder.parent)
+        sync(folder.parent)
 
 
-def _sync(path: Path) -> None:
+def sync(path: Path) -> None:
+    """Force a file's content to the disk, or the names that are in a folder."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)

@@ -324,7 +324,7 @@ def test_a_view_of_groups_whose_table_is_away_can_be_dropped_and_the_others_go_o
         db.execute(f"CREATE MATERIALIZED VIEW well AS SELECT id FROM {source}")
         db.execute(f"CREATE MATERIALIZED VIEW sums AS SELECT k, count(*) AS n FROM {source} GROUP BY k")
         caught_up(db)
-        shutil.rmtree(home / "views" / "sums")
+        (home / "views" / "sums").rename(tmp_path / "sums")  # at once: its table may just be published
         cluster.produce(topic, events(range(10, 20)))
         eventually(lambda: state(db, "sums") == "failed", "it fails")
         db.execute("DROP MATERIALIZED VIEW sums")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -22,11 +23,13 @@ class Disk:
         self._held: list[
             int
         ] = []  # a file that is open keeps its number, which would go to another otherwise
+        self.forced: Callable[[], None] = lambda: None  # called each time that something was forced there
         real = os.fsync
 
         def fsync(handle: int) -> None:
             real(handle)
             self._force(handle)
+            self.forced()
 
         monkeypatch.setattr(os, "fsync", fsync)
 

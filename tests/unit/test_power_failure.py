@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -107,11 +108,38 @@ def test_a_batch_is_on_the_disk_before_the_checkpoint_can_know_of_it(
     table.create(schema)
     for batch in range(8):  # now and then files are merged
         WAYS[way](table, batch)
+        table.settle()
         left = disk.after_power_failure(home, tmp_path / f"left-{batch}") / "views" / "v" / "table"
         assert held(left) == held(table.path)
         assert ViewTable(left).holds("q", batch)
         changed = DeltaTable(str(left)).load_cdf(starting_version=1).read_all()
         assert pa.table(changed).num_rows > 0
+
+
+def test_a_power_failure_while_a_table_is_tidied_takes_no_row(
+    disk: Disk, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tidy, "EVERY", 3)
+    monkeypatch.setattr(compaction, "FAN", 2)
+    monkeypatch.setitem(tidy.PROPERTIES, "delta.checkpointInterval", "2")
+    table = ViewTable(home / "table")
+    table.create(SCHEMA)
+    known: list[object] = []
+    lefts = []
+
+    def look() -> None:
+        if threading.current_thread().name.startswith("forebay-tidy-"):
+            lefts.append(disk.after_power_failure(home, tmp_path / f"left-{len(lefts)}") / "table")
+            assert held(lefts[-1])[1] == known
+
+    disk.forced = look
+    for batch in range(8):
+        known = sorted([*known, *rows(("a", 1), ("b", 2), ("c", batch)).to_pylist()], key=str)
+        append(table, batch)
+        table.settle()
+    table.widen(SCHEMA)  # raises what tidying ended with
+    assert len(lefts) > 8
+    assert held(table.path)[1] == known
 
 
 def test_a_table_that_was_made_or_widened_is_on_the_disk(disk: Disk, home: Path, tmp_path: Path) -> None:

@@ -7,12 +7,14 @@ import logging
 import os
 import subprocess
 import sys
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable
 from datetime import datetime
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 from zoneinfo import ZoneInfo
 
 import inside
@@ -24,6 +26,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import types as t
 
+from forebay import threads
 from forebay.errors import ChangesGoneError, OptionValueError
 from forebay.source.parquet_file import ParquetFile
 from forebay.source.spark_types import from_spark
@@ -48,11 +51,19 @@ def rows(*numbers: int) -> pa.Table:
     return pa.table({"k": [f"k{n % 7}" for n in numbers], "n": pa.array(numbers, pa.int64())})
 
 
-def append(table: ViewTable, batch: int, **more: dict[str, str]) -> None:
+def append(table: ViewTable, batch: int, *, wait: bool = True, **more: dict[str, str]) -> None:
+    """With `wait`, the table is tidied afterwards if it is time to."""
     written = []
     for found in inside.parquet_writer(str(table.path), batch)(iter(rows(batch).to_batches())):
         written += [(row["path"], row["size"], row["stats"]) for row in found.to_pylist()]
     table.add(written, "q", batch, **more)
+    if wait:
+        table.settle()
+
+
+def append_many(table: ViewTable, batches: int) -> None:
+    for batch in range(batches):
+        append(table, batch)
 
 
 def merge(table: ViewTable, batch: int, **more: dict[str, str]) -> None:
@@ -262,6 +273,51 @@ def test_who_opened_the_table_before_files_were_merged_still_reads_them(
         assert json.loads(reader.stdout.readline()) == sorted(n for _, n in expected(way, 70))
 
 
+@pytest.mark.usefixtures("often")
+def test_a_batch_does_not_wait_until_the_table_is_tidied_and_the_next_one_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table, begun, go_on = made(tmp_path), threading.Event(), threading.Event()
+    real = compaction.merge
+
+    def merged_later(*args: Any) -> None:
+        begun.set()
+        assert go_on.wait(30)
+        real(*args)
+
+    monkeypatch.setattr(compaction, "merge", merged_later)
+    batch = 0
+    while not begun.is_set():
+        append(table, batch, wait=False)
+        batch += 1
+        begun.wait(0.05)
+    assert contents(table.path) == expected(append, batch), "while it is being tidied"
+    following = threads.start("next", lambda: append(table, batch, wait=False), lambda error: None)
+    following.join(0.2)
+    assert following.is_alive()
+    go_on.set()
+    following.join(30)
+    table.settle()
+    assert contents(table.path) == expected(append, batch + 1)
+    assert len(table.files()) < batch
+
+
+@pytest.mark.usefixtures("often")
+def test_what_tidying_ended_with_is_an_error_of_the_next_batch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = made(tmp_path)
+    with monkeypatch.context() as broken:
+        broken.setattr(compaction, "due", lambda files: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            append_many(table, 2 * tidy.EVERY)
+    done = len(contents(table.path))
+    assert done > 0
+    for batch in range(done, done + 10):
+        append(table, batch)
+    assert contents(table.path) == expected(append, done + 10)
+
+
 def test_what_a_killed_task_left_is_removed_when_it_is_old(tmp_path: Path) -> None:
     table = made(tmp_path)
     for batch in range(3):
@@ -303,6 +359,7 @@ def test_files_from_before_a_column_was_added_are_merged_with_later_ones(tmp_pat
         for found in inside.parquet_writer(str(table.path), batch)(iter(data.to_batches())):
             written += [(row["path"], row["size"], row["stats"]) for row in found.to_pylist()]
         table.add(written, "q", batch)
+        table.settle()
 
     for batch in range(6):
         write(batch, pa.table({"n": [batch], "s": [{"a": batch}]}))
@@ -344,6 +401,7 @@ def test_files_with_columns_of_every_type_are_merged_and_followed(
         for found in inside.parquet_writer(str(table.path), batch)(iter([rows_of])):
             written += [(each["path"], each["size"], each["stats"]) for each in found.to_pylist()]
         table.add(written, "q", batch)
+        table.settle()
     assert not [line for line in caplog.messages if "could not be tidied" in line]
     assert len(table.files()) < 6
     expected_rows = sorted(map(str, [row] * 8 + [[None] * len(row)]))

@@ -50,6 +50,9 @@ class GroupingView(SharedView):
     def served(self) -> ServedView:
         return replace(super().served(), late=self._late.to_json())
 
+    def tables(self) -> list[ViewTable]:
+        return [self.table] if self.late_table is None else [self.table, self.late_table]
+
     def last_batch(self, query_id: str) -> int | None:
         state = self.groups.state
         return state.batch if state.query == query_id else None

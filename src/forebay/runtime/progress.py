@@ -26,6 +26,7 @@ from forebay.runtime.stream_run import OnCheckpoint, StreamRun
 log = logging.getLogger("forebay.progress")
 
 LOOK_S = 0.4  # how often to look for news without an event: twice, and a second has not passed
+ASK_S = 1.0  # how often Spark is asked whether a query runs: that costs more than all the rest of a look
 CLOSE_S = 5.0
 
 _Event = tuple[str, BatchReport | str | None]  # a run, and its batch or why it ended
@@ -46,6 +47,7 @@ class ProgressFollower:
         self._on_checkpoint = on_checkpoint
         self._events: queue.SimpleQueue[_Event | None] = queue.SimpleQueue()
         self._closed = threading.Event()
+        self._ask_at = 0.0
         self._streams = spark.streams
         self._listener = Events(self._hear, self._hear)
         self._streams.addListener(self._listener)
@@ -92,6 +94,9 @@ class ProgressFollower:
     def _look(self, behind: dict[str, int]) -> dict[str, int]:
         """Count what no event reported. One that is only under way has until the next look: `behind` was so before."""
         found: dict[str, int] = {}
+        asks = time.monotonic() >= self._ask_at
+        if asks:
+            self._ask_at = time.monotonic() + ASK_S
         for query in self._runs():
             run = query.run
             if run is None:
@@ -101,7 +106,7 @@ class ProgressFollower:
                 found[run] = last
                 if query.progress.reported < behind.get(run, -1):
                     self._catch_up(query)
-            ended, reason = query.ended()
+            ended, reason = query.ended() if asks else (False, None)
             if ended:
                 self._ended(query, run, reason)
             else:

@@ -241,9 +241,11 @@ class RunningQuery(StreamRun):
     # -- ending --------------------------------------------------------------------------------------
 
     def fail(self, error: ForebayError) -> None:
+        self.table.settle()
         self.lock.release()  # before anybody hears of it: whoever does may start the view again at once
         super().fail(error)
 
     def stop(self, timeout_s: float = 60.0) -> None:
         super().stop(timeout_s)
+        self.table.settle()
         self.lock.release()

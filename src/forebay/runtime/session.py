@@ -42,6 +42,7 @@ from forebay.runtime.source_metrics import SourceMetrics
 from forebay.runtime.source_statements import SourceStatements
 from forebay.runtime.sources import Sources
 from forebay.runtime.spark_failures import ours
+from forebay.runtime.spark_start import SparkStart
 from forebay.runtime.status import Listing, QueryStatus, SourceLag, SourceStatus
 from forebay.runtime.view_places import storage_of
 from forebay.runtime.view_positions import earlier
@@ -104,11 +105,9 @@ class Session:
         storage: str | None = None, archive: str | Path | None = None, *, adopt: bool = False,
     ) -> None:  # fmt: skip
         self.home = home.expanduser().resolve()
-        self._master = master
-        self._archive = archive
         self._spark_conf = spark_conf
         self._spark: SparkSession | None = None
-        self._owns_spark = False
+        self._spark_start = SparkStart(master, spark_conf, self.home / "warehouse", archive)
         self._follower: ProgressFollower | None = None
         self._push: otlp.MetricsPush | None = None
         self._lock = threading.RLock()
@@ -172,11 +171,7 @@ class Session:
         from forebay.runtime import spark as sparks
         from forebay.runtime.progress import ProgressFollower
 
-        self._owns_spark = not sparks.is_running()
-        if self._owns_spark:
-            spark = sparks.start(self._master, self._spark_conf, self.home / "warehouse", self._archive)
-        else:
-            spark = sparks.beside(self._spark_conf)
+        spark = self._spark_start.take()
         self._views.state_server = sparks.serve_state(spark)
         self._follower = ProgressFollower(spark, self._views.runs, self._catalog, self._on_checkpoint)
         self._health.watch_stalls()
@@ -369,7 +364,13 @@ class Session:
         """
         self._check_open()
         with self._lock, ours():
-            return [self._views.start(view) for view in self._views.resting()]
+            if self._spark is None and self._views.resting():
+                self._spark_start.begin()
+            try:
+                return self._views.start_all()
+            finally:
+                if self._spark_start.begun:  # no view has come so far
+                    assert self.spark
 
     def recover(self, view: str, *, rebuild: bool = False) -> list[str]:
         """Start a view whose checkpoint is lost, where its table says that it stands: nothing is lost, and nothing twice.
@@ -580,7 +581,7 @@ class Session:
                 REPORT.flush()
                 if self._push is not None:
                     self._push.close()
-                if self._owns_spark:
+                if self._spark_start.owned:
                     self._spark.stop()
             if self._views.state_server is not None:
                 self._views.state_server.close()

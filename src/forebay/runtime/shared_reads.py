@@ -9,8 +9,8 @@ from __future__ import annotations
 import json
 import logging
 import shutil
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -58,6 +58,7 @@ class SharedReads:
         self._for_all: dict[str, SharedRead] = {}  # by source
         self._alone: dict[str, SharedRead] = {}  # by view
         self._locks: dict[str, BaseFileLock] = {}
+        self._to_start: list[SharedRead] | None = None  # while views join together
         self.recovering: set[str] = set()  # views that may go on where their tables say that they stand
 
     def runs(self) -> list[SharedRead]:
@@ -65,6 +66,27 @@ class SharedReads:
         return [*self._for_all.values(), *self._alone.values()]
 
     # -- joining -------------------------------------------------------------------------------------
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """Reads for all views are started when the block ends: who joins a read that runs makes a batch, which costs more
+        than all the rest of a start. A read that cannot be started raises why, and its views have failed.
+        """
+        self._to_start = []
+        try:
+            yield
+        finally:
+            reads, self._to_start = self._to_start, None
+            for read in reads:
+                if read.views and read.state is QueryState.CREATED:
+                    self._start(read)
+
+    def _start(self, read: SharedRead) -> None:
+        try:
+            read.start(read.build())
+        except Exception as error:
+            read.fail(_as_ours(error))
+            raise
 
     def join(self, view: SharedView, start: Offsets) -> None:
         """Serve a view from where it stands; from `start` if it never was served."""
@@ -124,7 +146,10 @@ class SharedReads:
         for left in (self._alone_paths(view).root, view.paths.checkpoint):
             shutil.rmtree(left, ignore_errors=True)
         if shared.run is None and shared.state is QueryState.CREATED:
-            shared.start(shared.build())
+            if self._to_start is None:
+                shared.start(shared.build())
+            elif shared not in self._to_start:
+                self._to_start.append(shared)
 
     def _serve_alone(self, view: SharedView) -> None:
         read = self._read(view.source, self._alone_paths(view))

@@ -117,7 +117,7 @@ class SharedView(LiveRun):
 
     def fail(self, error: ForebayError) -> None:
         """It is served no more. Its lock is free before anybody hears of it: it may be started again at once."""
-        self.lock.release()
+        self._let_go()
         self.error = error
         self.set_state(QueryState.FAILED, str(error))
 
@@ -127,7 +127,17 @@ class SharedView(LiveRun):
         self.close()
         if self.state not in (QueryState.STOPPED, QueryState.FAILED):
             self.set_state(QueryState.STOPPED, "")
+        self._let_go()
+
+    def _let_go(self) -> None:
+        """Another process may run it from now on: nothing here writes its tables any more."""
+        for table in self.tables():
+            table.settle()
         self.lock.release()
+
+    def tables(self) -> list[ViewTable]:
+        """All that batches are added to."""
+        return [self.table]
 
     def close(self) -> None:
         """It is served no more: what is still to be done for its readers."""

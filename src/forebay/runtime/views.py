@@ -22,8 +22,6 @@ from forebay.catalog import Catalog, Definition, QueryState
 from forebay.connectors.contract import Offsets
 from forebay.errors import (
     CheckpointError,
-    ForebayError,
-    GroupInUseError,
     ObjectExistsError,
     UnsupportedSqlError,
 )
@@ -31,6 +29,7 @@ from forebay.program import Program, Selecting, output_schema
 from forebay.runtime import changelog, checkpoints, late_tables, late_views
 from forebay.runtime.closing_view import ClosingView
 from forebay.runtime.definitions import changes_of_view, table_of_view, view_statement
+from forebay.runtime.group_checks import GroupChecks
 from forebay.runtime.group_view import GroupView, Publishing, counted
 from forebay.runtime.known import unknown
 from forebay.runtime.lock import ViewLock
@@ -84,6 +83,7 @@ class Views:
         self.recovering = self._reads.recovering
         self._publishing: Publishing | None = None
         self._starts = ViewStarts(home, catalog, sources)
+        self._groups = GroupChecks(sources)
         self.state_server: StateServer | None = None  # where Spark runs on other machines
 
     def runs(self) -> list[StreamRun]:
@@ -184,7 +184,7 @@ class Views:
         self._check_late(statement, plan)
         connectors = {name: self._sources.connector(name) for name in plan.tables}
         for name in plan.tables:
-            self._check_group(name, shared_read=False)
+            self._groups.check(name, shared_read=False)
         columns = {name: changelog.row_schema(connector).names for name, connector in connectors.items()}
         marked = not plan.plain and not plan.kept
         if not is_new and (known := self._catalog.get(statement.name)) is not None:
@@ -319,7 +319,7 @@ class Views:
             return found
 
         connector = self._sources.connector(source)
-        self._check_group(source)
+        self._groups.check(source)
         paths = self.paths(statement.name)
         plan = self._plan(statement, connector.full_schema())
         options = VIEW.bind({key: value.text for key, value in statement.options.items()})
@@ -376,25 +376,6 @@ class Views:
             late_tables.register(self._catalog, statement)
             self._catalog.put(replace(known, detail={**known.detail, **detail}))
         return notes
-
-    def _check_group(self, source: str, *, shared_read: bool = True) -> None:
-        """Whether the view can be read as the source's `group.mode` says."""
-        connector = self._sources.connector(source)
-        if connector.share is not None and not shared_read:
-            raise UnsupportedSqlError(
-                f"source '{source}' has 'group.mode' = 'shared', and this view needs a streaming query of its own: what "
-                "Spark keeps for it cannot move to another process with a partition",
-                remedy="select or group by one source with EMIT CHANGES; or set group.mode = 'exclusive'",
-            )
-        try:
-            others = connector.others_in_group()
-        except ForebayError:
-            return  # what is wrong with the brokers, others say
-        if others:
-            raise GroupInUseError(
-                f"group '{connector.group}' of source '{source}' has {others}; the brokers do not let this source commit "
-                "its offsets beside it"
-            )
 
     def _check_tables(self, names: Iterable[str]) -> None:
         for name in names:
@@ -485,6 +466,13 @@ class Views:
         self._catalog.put(replace(known, detail={**known.detail, "stopped": False, "detached": False}))
         done, _ = self.create(view_statement(known.sql))
         return done
+
+    def start_all(self) -> list[str]:
+        """Run all views that rest; returns what happened. The brokers are asked once for each source, and each read begins
+        with all its views.
+        """
+        with self._groups.once(), self._reads.together():
+            return [self.start(name) for name in self.resting()]
 
     def stop(self, name: str) -> str:
         """STOP VIEW: finish the batch in flight and run the view no more, also when all are started."""

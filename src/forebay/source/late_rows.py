@@ -132,3 +132,8 @@ class LateRows:
     def close(self) -> WrittenFile | None:
         """The file of late rows, on the disk; None where there is none."""
         return None if self._file is None else self._file.close()
+
+    def discard(self) -> None:
+        """Nobody will know of the file."""
+        if self._file is not None:
+            self._file.discard()

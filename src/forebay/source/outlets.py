@@ -35,6 +35,10 @@ class Outlet(Protocol):
         """When all rows were seen: kind and body of what the driver gets."""
         ...
 
+    def discard(self) -> None:
+        """Nobody gets an answer: what was written goes."""
+        ...
+
 
 def outlet_of(
     view: ServedView,
@@ -91,6 +95,9 @@ class RowOutlet:
         written = self._file.close()
         if written is not None:
             yield FILE, json.dumps(written).encode()
+
+    def discard(self) -> None:
+        self._file.discard()
 
 
 class GroupOutlet:
@@ -150,6 +157,10 @@ class GroupOutlet:
             yield LATE_FILE, json.dumps(written).encode()
         if late:
             yield LATE, str(late).encode()
+
+    def discard(self) -> None:
+        if self.late is not None:
+            self.late.discard()
 
     def _taken_out(self, late: LateRows, rows: pa.RecordBatch, judged: int | None) -> pa.RecordBatch:
         if self._of_key is None or not self._closes:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 import uuid
+from contextlib import suppress
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -35,6 +36,8 @@ class ParquetFile:
         self._folder = folder
         self._name = f"{prefix}-{uuid.uuid4()}.parquet"
         self._writer: pq.ParquetWriter | None = None
+        self._schema: pa.Schema | None = None
+        self._footer: list[pq.FileMetaData] = []
         self._stats = FileStatistics()
         self._held: list[pa.RecordBatch] = []
         self._rows = self._bytes = 0
@@ -58,21 +61,31 @@ class ParquetFile:
         self._writer.close()
         path = self._folder / self._name
         persist([path])
-        return WrittenFile(self._name, path.stat().st_size, self._stats.to_json())
+        [footer] = self._footer
+        return WrittenFile(self._name, path.stat().st_size, self._stats.to_json(self._schema, footer))
+
+    def discard(self) -> None:
+        """Nobody will know of it: it is removed."""
+        self._held = []
+        if self._writer is not None:
+            with suppress(OSError):  # of a full disk, maybe
+                self._writer.close()
+            (self._folder / self._name).unlink(missing_ok=True)
 
     def _write(self) -> None:
         rows = pa.Table.from_batches(self._held).combine_chunks()
         self._held, self._rows, self._bytes = [], 0, 0
         if self._writer is None:
-            self._writer = writer_of(self._folder / self._name, rows.schema)
+            self._schema = rows.schema
+            self._writer = writer_of(self._folder / self._name, rows.schema, self._footer)
         self._writer.write_table(rows)
         for batch in rows.to_batches():
-            self._stats.add(batch)
+            self._stats.see(batch)
 
 
-def writer_of(path: TablePath, schema: pa.Schema) -> pq.ParquetWriter:
-    """A writer of a table's data files."""
-    return parquet_writer(path, schema, **_encoding(schema))
+def writer_of(path: TablePath, schema: pa.Schema, footer: list[pq.FileMetaData]) -> pq.ParquetWriter:
+    """A writer of a table's data files. When it is closed, `footer` has what the file says of itself."""
+    return parquet_writer(path, schema, metadata_collector=footer, **_encoding(schema))
 
 
 @lru_cache(maxsize=256)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pyarrow as pa
@@ -32,6 +33,10 @@ ROWS, BYTES = (
     32_768,
     8 * 1024 * 1024,
 )  # handed to views at a time: ten views look at each batch, whatever its size
+
+AT_A_TIME = (
+    4  # views whose files are written: most of it is waiting for the disk, or done without Python's lock
+)
 
 _Row = tuple[str, str, bytes]
 _Judged = tuple[pa.RecordBatch, int | None]  # rows, and the end of windows that are closed for them
@@ -110,20 +115,22 @@ class _Task:
             for rows, closed_ms in _together(self._good_rows(connector, router, account, traces)):
                 self._hand_out(rows, closed_ms)
             self._write_late_letters(connector, router)
-            router.finish()
+            answers = self._answers(router)
             account.dlq, account.limited = router.letters, router.limited
-        except NewFieldsError:
-            raise  # the whole read begins anew, with these columns
         except ForebayError as error:
-            if not self._serving.catching_up:
+            for outlet in self._outlets.values():
+                outlet.discard()
+            # With new fields, the whole read begins anew, with these columns.
+            if isinstance(error, NewFieldsError) or not self._serving.catching_up:
                 raise
             # What a view has missed may be gone. The others are not to wait for it.
             self._failed = {view.name: error for view in self._serving.views}
-            self._outlets = {}
+            answers = []
         finally:
             router.close()
             connector.close()
-        yield from self._answers()
+        yield from answers
+        yield from self._failures()
         form = accounts.to_form(self._split, account) | router.to_form()
         form |= {"views": names, **self._times.to_form(), **traces.to_form()}
         yield ACCOUNT, "", json.dumps(form).encode()
@@ -186,14 +193,25 @@ class _Task:
         if records:
             router.late(as_rejected(connector, self._event_time, records))
 
-    def _answers(self) -> Iterator[_Row]:
-        for name, outlet in self._outlets.items():
+    def _answers(self, router: Router) -> list[_Row]:
+        """Of all views, side by side: each encodes its file and forces it to the disk. Meanwhile the brokers take the letters,
+        which are durable when this returns.
+        """
+
+        def answer(name: str) -> list[_Row]:
             try:
-                found = list(outlet.answers())
-            except Exception as error:
+                return [(kind, name, body) for kind, body in self._outlets[name].answers()]
+            except Exception as error:  # whatever it is, it is this view's alone
                 self._failed[name] = error
-            else:
-                yield from ((kind, name, body) for kind, body in found)
+                return []
+
+        with ThreadPoolExecutor(AT_A_TIME, "forebay-answer") as pool:
+            letters = pool.submit(router.finish)
+            answers = [row for rows in pool.map(answer, self._outlets) for row in rows]
+            letters.result()
+        return answers
+
+    def _failures(self) -> Iterator[_Row]:
         for name, reason in self._failed.items():
             text = str(reason) if isinstance(reason, ForebayError) else f"{type(reason).__name__}: {reason}"
             yield FAILED, name, text.encode()

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
 from forebay.files import persist
@@ -87,20 +88,21 @@ def merge(folder: TablePath, table: DeltaTable, files: Sequence[DataFile], merge
     """
     schema = pa.schema(table.schema().to_arrow())
     name = f"part-merged-{uuid.uuid4()}.parquet"
-    statistics = FileStatistics()
+    statistics, written = FileStatistics(), list[pq.FileMetaData]()
     try:
-        with writer_of(folder / name, schema) as writer:
+        with writer_of(folder / name, schema, written) as writer:
             counts = []
             for file in files:
                 counts.append(0)
                 for rows in _rows(folder, file, schema):
                     writer.write_batch(rows)
-                    statistics.add(rows)
+                    statistics.see(rows)
                     counts[-1] += rows.num_rows
         persist([folder / name])
         merged.write(name, [(file.path, count) for file, count in zip(files, counts, strict=True)])
         size = (folder / name).stat().st_size
-        actions = [added(name, size, statistics.to_json(), changes=False)]
+        [footer] = written
+        actions = [added(name, size, statistics.to_json(schema, footer), changes=False)]
         actions += [removed(file.path, file.size, changes=False) for file in files]
         write_entry(folder, table.version() + 1, actions, {})
     except BaseException:

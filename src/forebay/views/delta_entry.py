@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
 
-from forebay.files import persist
+from forebay.files import sync
 from forebay.object_path import ObjectPath, TablePath
 
 _OF_EACH = ("timestamp", "operation", "operationParameters", "engineInfo", "txnId")
@@ -50,12 +50,15 @@ def write_entry(
         return
     draft = log / f"{DRAFT}{uuid.uuid4().hex}"
     try:
-        draft.write_text(text)
-        persist([draft])
+        # Its content is on the disk before it has its name; the name of the draft need never be there.
+        with draft.open("w") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
         os.link(draft, entry)
     finally:
         draft.unlink(missing_ok=True)
-    persist([entry])
+    sync(log)
 
 
 def _create(entry: ObjectPath, data: bytes) -> None:

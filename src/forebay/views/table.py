@@ -6,12 +6,14 @@ Executors write Parquet files; the driver makes them part of the table in one De
 All that a batch wrote is forced to the disk before Spark hears that it is done: neither deltalake nor the Parquet writer
 does that, and after a power failure the checkpoint would know of rows that no file has.
 
-Between batches the table is kept small (`tidy.py`).
+Between batches the table is kept small (`tidy.py`). Where a batch only adds files, that happens in the background: the batch
+does not wait for it. The next one does, if it comes sooner: a table has one writer.
 """
 
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
@@ -20,6 +22,7 @@ import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Schema, Transaction
 from deltalake.table import TableMerger
 
+from forebay import threads
 from forebay.errors import CheckpointError
 from forebay.files import make_folder, persist
 from forebay.object_path import ObjectPath, TablePath, is_url, store_settings, table_path, take_settings
@@ -49,6 +52,8 @@ class ViewTable:
         # table, and looking for newer versions takes longer than all the rest of a small batch.
         self._written: int | None = None
         self._newest: tuple[str, int] | None = None
+        self._tidying: threading.Thread | None = None
+        self._not_tidied: Exception | None = None  # what the last tidying ended with
 
     def exists(self) -> bool:
         return bool(DeltaTable.is_deltatable(str(self.path)))
@@ -73,6 +78,7 @@ class ViewTable:
 
         In the rows that are there they are NULL.
         """
+        self._begin()
         table = self.open()
         known = {field.name: field.type for field in table.schema().fields}
         wanted = Schema.from_arrow(_nullable(schema)).fields
@@ -113,6 +119,10 @@ class ViewTable:
         Each version is forced before the next begins, so of what another process wrote only the newest can be
         missing: it was killed before it came to that.
         """
+        self.settle()
+        self._persist()
+
+    def _persist(self) -> None:
         newest = self.open().version()
         if isinstance(self.path, ObjectPath):
             self._durable = newest
@@ -179,10 +189,11 @@ class ViewTable:
     ) -> int:
         """Make files part of the table that executors have written and forced to the disk; returns how many rows.
 
-        The metadata is in the commit, for whoever reads the table's log.
+        The metadata is in the commit, for whoever reads the table's log. If the table is being tidied, this waits for it.
         """
         if not written:
             return 0
+        self._begin()
         actions = [added(path, size, stats) for path, size, stats in written]
         about = {} if metadata is None else {METADATA: dict(metadata)}
         version = (self.open().version() if self._written is None else self._written) + 1
@@ -198,9 +209,7 @@ class ViewTable:
             write_entry(self.path, version, actions, about, [(query, batch)])
         self._durable = self._written = version
         self._newest = query, batch
-        if version % _checkpoint_every() == 0:
-            self.sum_up()
-        self._tidy(len(written))
+        self._tidy_aside(len(written), sum_up=version % _checkpoint_every() == 0)
         return sum(int(json.loads(stats)["numRecords"]) for _, _, stats in written)
 
     def merge(
@@ -269,6 +278,7 @@ class ViewTable:
         batch: int,
         metadata: Mapping[str, str] | None,
     ) -> TableMerger:
+        self._begin()
         rows = rows.cast(pa.schema([field.with_nullable(True) for field in rows.schema]))
         # A NULL in a key is a group like any other, so plain equality will not do.
         same = " AND ".join(f"(t.{_quoted(k)} IS NOT DISTINCT FROM s.{_quoted(k)})" for k in keys) or "true"
@@ -287,17 +297,54 @@ class ViewTable:
         found = known.column(name).to_pylist() if name in known.column_names else []
         return min((value for value in found if value is not None), default=None)
 
+    # -- between batches -----------------------------------------------------------------------------
+
+    def settle(self) -> None:
+        """Wait until nothing is tidied in the background any more: before somebody else may write the table."""
+        thread = self._tidying
+        if thread is not None:
+            thread.join()
+            self._tidying = None
+
+    def _begin(self) -> None:
+        """Before something is written: nobody else writes. Raises what the last tidying ended with."""
+        self.settle()
+        error, self._not_tidied = self._not_tidied, None
+        if error is not None:
+            raise error
+
     def _done(self) -> None:
         """deltalake has committed a batch: onto the disk with it, then tidy up if it is time to."""
         self._written = self._newest = None
-        self.persist()
-        self._tidy(1)
+        self._persist()
+        if self._tidier.wrote(1):
+            self._tidy()
 
-    def _tidy(self, files: int) -> None:
-        if self._tidier.wrote(files):
-            self._tidier.step(self.open(), self.persist)
-            self.persist()
-            self._written = self.open().version()
+    def _tidy_aside(self, files: int, *, sum_up: bool) -> None:
+        """A batch has added files: tidy up if it is time to. The batch is in the table, so nobody waits for this."""
+        tidy = self._tidier.wrote(files)
+        if not (tidy or sum_up):
+            return
+
+        def body() -> None:
+            if sum_up:
+                self.sum_up()
+            if tidy:
+                self._tidy()
+
+        def failed(error: Exception) -> None:
+            self._not_tidied = error
+
+        name = f"forebay-tidy-{self.path.parent.name}"
+        self._tidying = threads.start(name, body, failed, logged=False)
+
+    def _tidy(self) -> None:
+        self._written = (
+            None  # until it is known again: an error may leave a version that nobody here has seen
+        )
+        self._tidier.step(self.open(), self._persist)
+        self._persist()
+        self._written = self.open().version()
 
     def sum_up(self) -> None:
         """Write a Delta checkpoint: readers open the table by it, and by the entries since. deltalake does so by itself
