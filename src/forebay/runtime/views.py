@@ -31,7 +31,8 @@ from forebay.program import Program, Selecting, output_schema
 from forebay.runtime import changelog, checkpoints, late_tables, late_views
 from forebay.runtime.closing_view import ClosingView
 from forebay.runtime.definitions import changes_of_view, table_of_view, view_statement
-from forebay.runtime.group_view import GroupView, Publishing, counted
+from forebay.runtime.following_tables import Publishing
+from forebay.runtime.group_view import GroupView, counted
 from forebay.runtime.known import unknown
 from forebay.runtime.lock import ViewLock
 from forebay.runtime.query import RunningQuery
@@ -336,7 +337,9 @@ class Views:
             else:
                 freshness_s = options["view.freshness"]
                 view = GroupView(*what, **about, keys=plan.merge_keys, freshness_s=freshness_s)
-            self._publishing = self._publishing or Publishing(lambda: list(self.running.values()))
+            self._publishing = self._publishing or Publishing(
+                lambda: [each for each in list(self.running.values()) if isinstance(each, GroupView)]
+            )
         view.lock.acquire()
         self._sources.settle(source)
         try:

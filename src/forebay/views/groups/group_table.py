@@ -66,6 +66,8 @@ class GroupTable:
         self._memory: GroupMemory | None = None
         self._state = LogState()
         self._held: dict[str, int] = {}  # the newest batch of each query
+        self._behind_since_ms: int | None = None  # of what is being published, or is not published
+        self._changed_meanwhile_ms: int | None = None  # the first change while it is published
         self._horizon = -1
         self._vacuumed = -math.inf
         self._keep_s = keep_s
@@ -95,7 +97,9 @@ class GroupTable:
             self._state = self._log.state()
             self._horizon = self._state.horizon
             self._held = {}
-            self._memory = self._loaded(self._state, self._publisher.sequence())
+            published = self._publisher.sequence()
+            self._behind_since_ms = self._state.behind_since_ms if published < self._state.sequence else None
+            self._memory = self._loaded(self._state, published)
 
     def _loaded(self, state: LogState, published: int) -> GroupMemory:
         memory = GroupMemory(self._layout)
@@ -179,6 +183,7 @@ class GroupTable:
             change = GroupChange.of(memory, self._layout, rows, self._state.groups)
             if not (len(change.ids) or metadata):
                 return AppliedBatch()
+            self._note_change(any_=bool(len(change.ids)))
             state = LogState(
                 self._state.sequence + bool(len(change.ids)),
                 self._state.groups + int(change.fresh.sum()),
@@ -187,6 +192,7 @@ class GroupTable:
                 batch,
                 self._horizon,
                 tuple(sorted((metadata or {}).items())),
+                self._behind_since_ms,
             )
             self._memory = None  # until it is known that the batch is in the log, only the log knows
             version = self._log.append(change.table(self._layout, state.sequence), state)
@@ -195,6 +201,12 @@ class GroupTable:
                 memory.close(watermark)
             self._memory, self._state, self._held[query] = memory.shrunk(), state, batch
             return AppliedBatch(len(change.ids), version)
+
+    def _note_change(self, *, any_: bool) -> None:
+        if any_:
+            now_ms = int(time.time() * 1000)
+            self._behind_since_ms = self._behind_since_ms or now_ms
+            self._changed_meanwhile_ms = self._changed_meanwhile_ms or now_ms
 
     def _watermark(self, rows: pa.Table, watermark_us: int | None) -> int | None:
         """What may leave the memory after these rows: never a window that they are of."""
@@ -216,12 +228,15 @@ class GroupTable:
                     return False
                 rows, ids, runs = memory.rows(slots), memory.ids(slots), self._log.current
                 memory.mark_unpublished(slots, False)
+                self._changed_meanwhile_ms = None
             try:
                 self._publisher.publish(rows, ids, state, lambda: self._whole(runs))
             except BaseException:
                 with self._lock:
                     self._memory = None  # what is not published is found again when it is loaded
                 raise
+            with self._lock:
+                self._behind_since_ms = self._changed_meanwhile_ms
             return True
 
     def _whole(self, runs: Sequence[Run]) -> Iterator[tuple[pa.Table, Array]]:

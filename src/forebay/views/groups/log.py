@@ -55,6 +55,9 @@ class LogState:
     batch: int = -1
     horizon: int = -1  # changes up to this version of the log may be gone
     metadata: tuple[tuple[str, str], ...] = ()  # what the caller gave with the newest batch
+    behind_since_ms: int | None = (
+        None  # when the first change came that the public table did not have at this batch
+    )
 
     def named(self) -> dict[str, str]:
         """What a commit has of it: the caller's metadata as they are, and all of it in one text."""

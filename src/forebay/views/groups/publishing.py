@@ -64,4 +64,5 @@ class Publisher:
     def staleness_s(self, state: LogState) -> float:
         if self.sequence() >= state.sequence:
             return 0.0
-        return max(0.0, time.time() - self.published_at())
+        since_ms = state.behind_since_ms
+        return max(0.0, time.time() - (self.published_at() if since_ms is None else since_ms / 1000))
