@@ -314,6 +314,33 @@ def test_whoever_reads_the_delta_table_of_groups_sees_all_within_the_freshness_a
     assert outside() == {"a": 30, "b": 30}
 
 
+def test_having_shows_a_group_while_it_passes_in_select_subscribe_and_the_delta_table(
+    tmp_path: Path, cluster: Cluster
+) -> None:
+    topic, source, home = cluster.make_topic(1), name("src"), tmp_path / "home"
+    table = str(home / "views" / "few" / "table")
+    cluster.produce(topic, events([0, 1, 3]))  # of 'a' one, of 'b' two
+    with connect(home) as db:
+        db.execute(create_source(cluster, source, topic, COLUMNS))
+        query = f"SELECT k, count(*) AS n FROM {source} GROUP BY k HAVING n < 3 AND max(v) > 0"
+        db.execute(f"CREATE MATERIALIZED VIEW few WITH ('view.freshness' = '1 second') AS {query}")
+        caught_up(db)
+        assert rows(db, "SELECT * FROM few") == [("b", 2)]
+        cluster.produce(topic, events([2]))
+        caught_up(db)
+        assert sorted(rows(db, "SELECT * FROM few")) == [("a", 2), ("b", 2)]
+        cluster.produce(topic, events([5]))
+        caught_up(db)
+        assert rows(db, "SELECT * FROM few") == [("a", 2)]
+        changes = [row for batch in db.subscribe("few", timeout=1) for row in batch.to_pylist()]
+        assert [(row["_change_type"], row["k"], row["n"]) for row in changes] == [
+            ("insert", "b", 2),
+            ("insert", "a", 2),
+            ("delete", "b", 2),
+        ]
+    assert DeltaTable(table).to_pyarrow_table().to_pylist() == [{"k": "a", "n": 2}]
+
+
 def test_a_view_of_groups_whose_table_is_away_can_be_dropped_and_the_others_go_on(
     tmp_path: Path, cluster: Cluster
 ) -> None:

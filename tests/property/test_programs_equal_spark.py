@@ -56,6 +56,8 @@ ASKED = (
     "i32 / few > 1",
     "NOT flag OR few < 1",
 )
+HAVING = ("count(*) > 1", "max(few) > 0 AND count(s) < 9", "min(s) < 'b' OR bool_or(flag)", "NOT sum(few) > 0", "avg(y) > 0.5",
+          "count(*) FILTER (WHERE flag) = 0", "max(day) > DATE '2000-01-01'")  # fmt: skip
 KEYS = ("few", "y", "s", "flag", "day", "(few % 2)", "f", "date_trunc('year', ts)", "d", "st.n", "(few > 0)")
 
 
@@ -128,6 +130,11 @@ def groupings(draw: st.DrawFn) -> str:
     group = f" GROUP BY {', '.join(by)}" if by else ""
     if len(by) == len(keys) and draw(st.integers(0, 4)) == 0:
         group = " GROUP BY ALL"
+    if by and draw(st.booleans()):
+        pool = HAVING + (
+            (f"{names[0]} IS NOT NULL", f"{keys[0]} IS NOT NULL OR count(*) > 2") if keys else ()
+        )
+        group += f" HAVING {draw(st.sampled_from(pool))}"
     return f"SELECT {', '.join(outputs)} FROM {draw(tables())}{where}{group}"
 
 
@@ -212,7 +219,7 @@ def test_groups_of_tasks_merge_into_sparks(
         found = program(text, Grouping)
         if found is None:
             continue
-        expected = answer(spark, plan(parse_one(text).query, "changes").spark_sql)
+        expected = answer(spark, plan(parse_one(text).query, "changes", columns=SCHEMA).spark_sql)
         try:
             with TemporaryDirectory() as root:
                 ours = merged(batches, found, Path(root))
@@ -229,7 +236,9 @@ def test_groups_of_tasks_merge_into_sparks(
 
 @pytest.mark.parametrize(
     "text",
-    ["SELECT DISTINCT s FROM t", "SELECT s, count(*) AS n FROM t GROUP BY s HAVING count(*) > 1", "SELECT rand() AS r FROM t",
+    ["SELECT DISTINCT s FROM t", "SELECT s, count(*) AS n FROM t GROUP BY s HAVING sum(few) / count(s) > 1",
+     "SELECT count(*) AS n FROM t HAVING count(*) > 1", "SELECT s, sum(few) / count(s) AS n FROM t GROUP BY s HAVING count(*) > 1",
+     "SELECT s, max(few) AS few FROM t GROUP BY s HAVING few > 0", "SELECT s, count(*) AS n FROM t GROUP BY s HAVING max(upper(s)) = 'A'", "SELECT rand() AS r FROM t",
      "SELECT a.s FROM t AS a JOIN t AS b ON a.s = b.s", "SELECT s, count(DISTINCT x) AS n FROM t GROUP BY s",
      "SELECT sum(few + i16) FILTER (WHERE flag) AS n FROM t", "SELECT count(*) FILTER (WHERE true) AS n FROM t",
      "SELECT k FROM (SELECT few + 1 AS k FROM t)", "SELECT k FROM (SELECT DISTINCT few AS k FROM t)", "SELECT s FROM (SELECT s, s FROM t)",
@@ -249,6 +258,8 @@ def test_what_only_spark_can_do_has_no_program(text: str) -> None:
      "SELECT st.n, q.* FROM (SELECT few AS k, s, st FROM t) AS q WHERE q.st.n > 0 AND s <> ''",
      "SELECT k, window_end, count_if(flag) AS n FROM (SELECT few AS k, ts, flag FROM t) GROUP BY TUMBLE(ts, INTERVAL '7' DAY), k",
      "SELECT few, flag, min(s) AS least, count(*) AS n FROM t GROUP BY ALL",
+     "SELECT few AS k, flag, count(*) AS n FROM t GROUP BY ALL HAVING n > 2 AND k <> 0 AND min(s) < 'b'",
+     "SELECT window_start, window_end, count(*) AS n FROM t GROUP BY TUMBLE(ts, INTERVAL '7' DAY) HAVING window_start > TIMESTAMP '2000-01-01 00:00:00' AND n > 1",
      "SELECT few, count(*) FILTER (WHERE i32 / few > 1) AS n FROM t WHERE few <> 0 GROUP BY few",
      "SELECT few, bool_or(flag) FILTER (WHERE x > 0) AS any_, every(s = 'a') AS all_, some(flag) AS some_ FROM t GROUP BY 1"],
 )  # fmt: skip
@@ -258,7 +269,8 @@ def test_what_is_written_otherwise_has_a_program(spark: SparkSession, folder: Pa
     query = parse_one(text).query
     found = program_of(query, shape(query, query), SCHEMA)
     assert found is not None
-    expected = answer(spark, plan(query, "changes" if isinstance(found, Grouping) else None).spark_sql)
+    emit = "changes" if isinstance(found, Grouping) else None
+    expected = answer(spark, plan(query, emit, columns=SCHEMA).spark_sql)
     assert expected is not None
     if isinstance(found, Grouping):
         with TemporaryDirectory() as root:

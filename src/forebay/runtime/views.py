@@ -177,7 +177,7 @@ class Views:
         if program is not None:
             return self._start_shared(statement, program, is_new=is_new, text=text)
         options = VIEW.bind({key: value.text for key, value in statement.options.items()})
-        plan = self.plan(statement)
+        plan = self.plan(statement).for_spark()
         self._check_tables(plan.tables)
         self._check_late(statement, plan)
         connectors = {name: self._sources.connector(name) for name in plan.tables}
@@ -301,7 +301,7 @@ class Views:
     def _closes(self, statement: sql.CreateView, program: Program) -> bool:
         """Whether tasks close the view's windows: where Spark's one watermark, or its silence about late rows, will not do."""
         event_time = self._event_time(sql.tables(statement.query)[0])
-        if event_time is None or not late_views.closes(program, event_time):
+        if event_time is None or not late_views.closes_once(program, event_time):
             return False
         return statement.late.kept or event_time.key is not None
 

@@ -19,7 +19,7 @@ from forebay.sql.expressions import compiled, connected
 from forebay.sql.source_columns import Named, columns_named
 from forebay.sql.table_names import resolve_cte
 
-_CLAUSES = frozenset({"expressions", "from_", "where", "group", "with_"})
+_CLAUSES = frozenset({"expressions", "from_", "where", "group", "having", "with_"})
 _INNER_CLAUSES = frozenset({"expressions", "from_", "where"})
 _TABLE = frozenset({"this", "db", "catalog", "alias"})
 _WINDOW_TABLE = _TABLE | {"window", "partition_keys", "grouped"}

@@ -1,6 +1,6 @@
 """From a view's query over one source to what a task does for it; None where only Spark can.
 
-No HAVING, no join, no subquery but one in FROM that passes rows on (`read_from.py`), no DISTINCT, no function that is
+No join, no subquery but one in FROM that passes rows on (`read_from.py`), no DISTINCT, no function that is
 another value each time: of the rest, what `sql/expressions.py` and `group_parts.py` can compile. Of windows TUMBLE and HOP, unless a row is in very many.
 """
 
@@ -90,8 +90,29 @@ class _Grouped:
             where = timed if where is None else connected("and", where, timed)
             if where is None:
                 return None
+        having = self._having() if self._query.args.get("having") else None
+        if self._query.args.get("having") and (having is None or any(out.may_fail for _, out in outputs)):
+            return None
         keys: NamedExpressions = tuple((name, key) for key, name in self._keys.items())
-        return Grouping(where, keys, self._parts.all, tuple(outputs), self._window)
+        return Grouping(where, keys, self._parts.all, tuple(outputs), self._window, having)
+
+    def _having(self) -> Expression | None:
+        """Of groups that have keys: who keeps the table tells by these which rows of it are gone."""
+        found = compiled(self._query.args["having"].this, self._of_shown)
+        if found is None or found.type != types.BOOLEAN or found.is_literal or found.may_fail:
+            return None
+        return found if self._keys else None
+
+    def _of_shown(self, node: Any) -> Expression | None:
+        """In HAVING a name is that of an output, or of a key, if it cannot be both."""
+        if not isinstance(node, exp.Column) or node.table:
+            return self._of_groups(node)
+        same = [out for out in self._outputs if out.name and out.name.lower() == node.name.lower()]
+        if len(same) != 1:
+            return self._of_groups(node)
+        found = compiled(same[0].expression, self._of_groups)
+        own = self._named(node)
+        return found if own is None or own == compiled(same[0].expression, self._named) else None
 
     def _read_keys(self) -> bool:
         group = self._query.args.get("group")

@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from forebay.object_path import TablePath
 from forebay.views.changes import CHANGE_TYPE
@@ -24,7 +23,7 @@ from forebay.views.groups.fold import folded, plan
 from forebay.views.groups.layout import FRESH, ID, SEQUENCE, GroupLayout, arrays, numbers
 from forebay.views.groups.log import GroupLog, LogState, Run
 from forebay.views.groups.memory import GroupMemory, window_micros
-from forebay.views.groups.publishing import Finish, Publisher
+from forebay.views.groups.publishing import Finish, Publisher, Shown
 from forebay.views.table import ViewTable
 
 _VACUUM_S = 60.0  # to look through the files takes longer than a batch
@@ -46,7 +45,7 @@ class GroupTable:
     (`rows`, `changes`, `version`, `state`, `holds`, `staleness_s`) may be called in any process, and needs no `open`.
 
     `finish` makes the view's columns of keys and parts, row by row. `keys` are those of the view's columns that tell
-    its rows apart.
+    its rows apart. `shown`, where there is a HAVING, says which groups are rows of the view.
     """
 
     def __init__(
@@ -58,11 +57,13 @@ class GroupTable:
         keys: tuple[str, ...],
         *,
         keep_s: float = KEEP_S,
+        shown: Shown | None = None,
     ) -> None:
         self._layout = layout
         self._finish = finish
+        self._shown = shown
         self._log = GroupLog(root / "log", layout, keep_s)
-        self._publisher = Publisher(public, keys, finish, root / "published", keep_s)
+        self._publisher = Publisher(public, keys, finish, root / "published", keep_s, shown)
         self._memory: GroupMemory | None = None
         self._state = LogState()
         self._held: dict[str, int] = {}  # the newest batch of each query
@@ -268,7 +269,8 @@ class GroupTable:
         found = [self._log.read(run, flags, names) for run, flags in zip(runs, keep, strict=True)]
         schema = pa.schema([self._layout.log_schema.field(name) for name in names])
         whole = pa.concat_tables(found) if found else schema.empty_table()
-        return self._finish(whole.rename_columns(self._layout.schema.names))
+        named = whole.rename_columns(self._layout.schema.names)
+        return self._finish(named if self._shown is None else named.filter(pa.array(self._shown(named))))
 
     def changes(self, version: int) -> pa.Table:
         """What a version of the log changed: the view's columns and `_change_type`. In any process.
@@ -276,20 +278,21 @@ class GroupTable:
         Empty for a version that only folded. ChangesGoneError if it is not kept any more.
         """
         rows = self._log.changes(version)
-        known = rows.filter(pc.invert(rows.column(FRESH)))
-        new, old = self._layout.part_names, self._layout.old_names
-        kinds = pc.if_else(rows.column(FRESH), "insert", "update_postimage")
-        before = self._finished(known, old)
-        after = self._finished(rows, new)
+        before, after = self._named(rows, self._layout.old_names), self._named(rows, self._layout.part_names)
+        there = ~np.asarray(rows.column(FRESH))
+        is_shown = np.ones(rows.num_rows, np.bool_)
+        if self._shown is not None:
+            there, is_shown = there & self._shown(before), self._shown(after)
         kind = pa.field(CHANGE_TYPE, pa.string())
+        gone = pa.array(np.where(is_shown[there], "update_preimage", "delete"), pa.string())
+        come = pa.array(np.where(there[is_shown], "update_postimage", "insert"), pa.string())
         return pa.concat_tables([
-            before.append_column(kind, pa.array(["update_preimage"] * before.num_rows, pa.string())),
-            after.append_column(kind, kinds),
+            self._finish(before.filter(pa.array(there))).append_column(kind, gone),
+            self._finish(after.filter(pa.array(is_shown))).append_column(kind, come),
         ])  # fmt: skip
 
-    def _finished(self, rows: pa.Table, parts: list[str]) -> pa.Table:
-        named = rows.select([*self._layout.key_names, *parts]).rename_columns(self._layout.schema.names)
-        return self._finish(named)
+    def _named(self, rows: pa.Table, parts: list[str]) -> pa.Table:
+        return rows.select([*self._layout.key_names, *parts]).rename_columns(self._layout.schema.names)
 
     def tidy(self) -> bool:
         """Fold runs into one where that is due, and remove files that nobody needs; whether runs were folded.
