@@ -43,7 +43,7 @@ class GroupView(GroupingView):
     def __init__(self, *args: Any, keys: tuple[str, ...], freshness_s: float, **more: Any) -> None:
         super().__init__(*args, **more)
         self._freshness_s = freshness_s
-        self.groups: GroupTable = group_table(self.paths, self._grouping, keys, self.table)
+        self.groups: GroupTable = group_table(self.paths, self._grouping, keys, self.table, self.retention_s)
         self._next_publish = 0.0
         self._backoff = Backoff()
         self._changed = True  # a process that was killed may have left something to publish

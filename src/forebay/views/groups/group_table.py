@@ -45,7 +45,8 @@ class GroupTable:
     (`rows`, `changes`, `version`, `state`, `holds`, `staleness_s`) may be called in any process, and needs no `open`.
 
     `finish` makes the view's columns of keys and parts, row by row. `keys` are those of the view's columns that tell
-    its rows apart. `shown`, where there is a HAVING, says which groups are rows of the view.
+    its rows apart. What was replaced is kept for `keep_s`, changes for `retention_s` if that is longer, as far as they are few
+    enough. `shown`, where there is a HAVING, says which groups are rows of the view.
     """
 
     def __init__(
@@ -57,12 +58,13 @@ class GroupTable:
         keys: tuple[str, ...],
         *,
         keep_s: float = KEEP_S,
+        retention_s: float = 0.0,
         shown: Shown | None = None,
     ) -> None:
         self._layout = layout
         self._finish = finish
         self._shown = shown
-        self._log = GroupLog(root / "log", layout, keep_s)
+        self._log = GroupLog(root / "log", layout, keep_s, retention_s)
         self._publisher = Publisher(public, keys, finish, root / "published", keep_s, shown)
         self._memory: GroupMemory | None = None
         self._state = LogState()

@@ -10,18 +10,25 @@ from forebay.program import Grouping, output_schema
 from forebay.source.expressions import evaluate
 from forebay.views.groups.closing import ClosingTable
 from forebay.views.groups.columns import Array
-from forebay.views.groups.group_table import GroupTable
+from forebay.views.groups.group_table import KEEP_S, GroupTable
 from forebay.views.groups.layout import GroupLayout, PartColumn
 from forebay.views.groups.publishing import Finish, Shown
 from forebay.views.paths import ViewPaths
 from forebay.views.table import ViewTable
 
+LEAST_S = 60.0  # a SELECT of another process may still read what was replaced
 
-def group_table(paths: ViewPaths, program: Grouping, keys: tuple[str, ...], public: ViewTable) -> GroupTable:
-    """`keys` are those of the view's columns that tell its rows apart."""
+
+def group_table(
+    paths: ViewPaths, program: Grouping, keys: tuple[str, ...], public: ViewTable, retention_s: float = 0.0
+) -> GroupTable:
+    """`keys` are those of the view's columns that tell its rows apart; who only reads need not know the retention."""
     window = program.window.key if program.window else None
     shown = None if program.having is None else _shown(program.having)
-    return GroupTable(paths.groups, _layout(program, window), _finish(program), public, keys, shown=shown)
+    return GroupTable(
+        paths.groups, _layout(program, window), _finish(program), public, keys,
+        keep_s=min(KEEP_S, max(LEAST_S, retention_s)) if retention_s else KEEP_S, retention_s=retention_s, shown=shown,
+    )  # fmt: skip
 
 
 def closing_table(
