@@ -46,10 +46,16 @@ def test_ten_views_over_a_source_are_one_query_and_each_has_its_rows(
         db.execute(
             f"CREATE MATERIALIZED VIEW sums AS SELECT k, count(*) AS n, sum(v) AS total FROM {source} GROUP BY k"
         )
+        inner = f"WITH even AS (SELECT id, k, v AS amount FROM {source} WHERE v % 2 = 0)"
+        db.execute(f"CREATE MATERIALIZED VIEW inner_rows AS {inner} SELECT id FROM even WHERE amount > 150")
+        some = "count(*) FILTER (WHERE v < 10) AS low, count_if(v > 90) AS high, min(k) AS least"
+        db.execute(f"CREATE MATERIALIZED VIEW some AS SELECT k, {some} FROM {source} GROUP BY ALL")
         caught_up(db)
         assert running_queries(db) - before == 1
         cluster.produce(topic, [*events(range(100, 200)), "junk"])
         caught_up(db)
+        assert ids(db, "inner_rows") == list(range(152, 200, 2))
+        assert sorted(rows(db, "SELECT * FROM some")) == [("a", 5, 54, "a"), ("b", 5, 55, "b")]
         for number in range(9):
             assert ids(db, f"v{number}") == list(range(number, 200, 9))
         assert rows(db, "SELECT * FROM sums ORDER BY k") == [("a", 100, 9900), ("b", 100, 10000)]

@@ -29,7 +29,19 @@ from forebay.views.paths import ViewPaths
 from forebay.views.table import ViewTable
 
 SOME = settings(phases=[Phase.explicit, Phase.generate], max_examples=settings.default.max_examples // 5)
-SUMMED = ("i8", "i16", "i32", "few", "y", "(i8 % 3)", "(few + i16)")  # exact in whatever order
+SUMMED = (
+    "i8",
+    "i16",
+    "i32",
+    "few",
+    "y",
+    "(i8 % 3)",
+    "(few + i16)",
+    "d",
+    "m",
+    "(m * 2)",
+    "(d + few)",
+)  # exact in whatever order
 COUNTED = ("*", "1", "s", "x", "st.n", "(few + 1)")
 COMPARED = (
     "i64",
@@ -245,7 +257,7 @@ def test_groups_of_tasks_merge_into_sparks(
      "SELECT few FROM t WHERE few IN (SELECT few FROM t)", "SELECT k FROM (SELECT few AS k FROM t UNION ALL SELECT i32 FROM t)",
      "SELECT k FROM (SELECT few FROM t) AS q(k)", "SELECT few + count(*) AS n FROM t GROUP BY ALL", "SELECT explode(split(s, ',')) AS e FROM t",
      "SELECT window_start, count(*) AS n FROM t GROUP BY HOP(ts, INTERVAL '1' SECOND, INTERVAL '5' MINUTE)",
-     "SELECT s FROM t WHERE s RLIKE 'a'", "SELECT NULL AS n FROM t", "SELECT sum(d) AS n FROM t"],
+     "SELECT s FROM t WHERE s RLIKE 'a'", "SELECT NULL AS n FROM t", "SELECT sum(m * m) AS n FROM t", "SELECT avg(d) AS n FROM t"],
 )  # fmt: skip
 def test_what_only_spark_can_do_has_no_program(text: str) -> None:
     query = parse_one(text).query

@@ -11,6 +11,7 @@ from forebay import column_types as types
 from forebay.expression import Expression
 from forebay.program import GroupFunction, GroupPart
 from forebay.sql.coercion import cast, is_decimal
+from forebay.sql.decimals import average_type, sum_type
 from forebay.sql.expressions import case, compiled
 from forebay.sql.source_columns import Named
 
@@ -61,7 +62,22 @@ class GroupParts:
             return None
         if type(node) in _ENDS and (argument.type in _COMPARED or is_decimal(argument.type)):
             return self._part(_ENDS[type(node)], argument, argument.type)
+        if is_decimal(argument.type):
+            return self._decimal(node, argument)
         return self._added_up(node, argument) if argument.type in _NUMBERS else None
+
+    def _decimal(self, node: Any, argument: Expression) -> Expression | None:
+        total_type, average = sum_type(argument.type), average_type(argument.type)
+        if total_type is None or not isinstance(node, exp.Sum | exp.Avg):
+            return None
+        if isinstance(node, exp.Avg) and average is None:
+            return None
+        total = self._part("sum", argument, total_type)
+        if isinstance(node, exp.Sum) or total is None:
+            return total
+        count = self._part("count", argument, types.BIGINT)
+        assert count is not None
+        return Expression("decimal_average", average, (total, count))
 
     def _added_up(self, node: Any, argument: Expression) -> Expression | None:
         if isinstance(node, exp.Sum):
