@@ -93,7 +93,7 @@ class Expression:
             divisor = self.arguments[1]
             bad = (0, -1) if self.operator == "div" else (0,)
             return not divisor.is_literal or divisor.scalar.as_py() in bad
-        return self.operator in ("narrow", "date_trunc")
+        return self.operator in ("narrow", "date_trunc", "move", "element")
 
     def columns(self) -> Iterator[str]:
         if self.operator == COLUMN:

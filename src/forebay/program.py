@@ -62,7 +62,8 @@ class Grouping:
     """Groups of the rows for which `where` is true, by `keys`; without keys all rows are one group, also if there are none.
 
     `keys` and the parts' arguments are over the source's columns, `outputs` over columns that are named as keys and
-    parts are. A row whose time is NULL is in no window: `where` leaves it out.
+    parts are. A row whose time is NULL is in no window: `where` leaves it out. Of the groups those are shown for which
+    `having` is true, which is over the same columns as `outputs`. Of a program that has it, none of these fails.
     """
 
     where: Expression | None
@@ -70,6 +71,7 @@ class Grouping:
     parts: tuple[GroupPart, ...]
     outputs: NamedExpressions
     window: GroupWindow | None = None
+    having: Expression | None = None
 
     def columns(self) -> set[str]:
         """The source's columns that it looks at."""
@@ -90,7 +92,7 @@ class Grouping:
         ]  # fmt: skip
         return json.dumps({
             "where": _plain(self.where), "keys": _plain_named(self.keys), "parts": parts,
-            "outputs": _plain_named(self.outputs), "window": window,
+            "outputs": _plain_named(self.outputs), "window": window, "having": _plain(self.having),
         })  # fmt: skip
 
 
@@ -110,7 +112,8 @@ def program_from_json(text: str) -> Program:
     if found["window"]:
         key, time, size_us, *slide_us = found["window"]  # before there was HOP, it had no slide
         window = GroupWindow(key, Expression.of_plain(time), size_us, *(slide_us or [size_us]))
-    return Grouping(where, _named_of_plain(found["keys"]), parts, outputs, window)
+    having = _of_plain(found.get("having"))  # older ones have none
+    return Grouping(where, _named_of_plain(found["keys"]), parts, outputs, window, having)
 
 
 def output_schema(program: Program) -> pa.Schema:

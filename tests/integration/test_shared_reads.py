@@ -46,10 +46,16 @@ def test_ten_views_over_a_source_are_one_query_and_each_has_its_rows(
         db.execute(
             f"CREATE MATERIALIZED VIEW sums AS SELECT k, count(*) AS n, sum(v) AS total FROM {source} GROUP BY k"
         )
+        inner = f"WITH even AS (SELECT id, k, v AS amount FROM {source} WHERE v % 2 = 0)"
+        db.execute(f"CREATE MATERIALIZED VIEW inner_rows AS {inner} SELECT id FROM even WHERE amount > 150")
+        some = "count(*) FILTER (WHERE v < 10) AS low, count_if(v > 90) AS high, min(k) AS least"
+        db.execute(f"CREATE MATERIALIZED VIEW some AS SELECT k, {some} FROM {source} GROUP BY ALL")
         caught_up(db)
         assert running_queries(db) - before == 1
         cluster.produce(topic, [*events(range(100, 200)), "junk"])
         caught_up(db)
+        assert ids(db, "inner_rows") == list(range(152, 200, 2))
+        assert sorted(rows(db, "SELECT * FROM some")) == [("a", 5, 54, "a"), ("b", 5, 55, "b")]
         for number in range(9):
             assert ids(db, f"v{number}") == list(range(number, 200, 9))
         assert rows(db, "SELECT * FROM sums ORDER BY k") == [("a", 100, 9900), ("b", 100, 10000)]
@@ -312,6 +318,33 @@ def test_whoever_reads_the_delta_table_of_groups_sees_all_within_the_freshness_a
         caught_up(db)
         assert dict(rows(db, "SELECT k, n FROM sums")) == {"a": 30, "b": 30}, "SELECT waits for nobody"
     assert outside() == {"a": 30, "b": 30}
+
+
+def test_having_shows_a_group_while_it_passes_in_select_subscribe_and_the_delta_table(
+    tmp_path: Path, cluster: Cluster
+) -> None:
+    topic, source, home = cluster.make_topic(1), name("src"), tmp_path / "home"
+    table = str(home / "views" / "few" / "table")
+    cluster.produce(topic, events([0, 1, 3]))  # of 'a' one, of 'b' two
+    with connect(home) as db:
+        db.execute(create_source(cluster, source, topic, COLUMNS))
+        query = f"SELECT k, count(*) AS n FROM {source} GROUP BY k HAVING n < 3 AND max(v) > 0"
+        db.execute(f"CREATE MATERIALIZED VIEW few WITH ('view.freshness' = '1 second') AS {query}")
+        caught_up(db)
+        assert rows(db, "SELECT * FROM few") == [("b", 2)]
+        cluster.produce(topic, events([2]))
+        caught_up(db)
+        assert sorted(rows(db, "SELECT * FROM few")) == [("a", 2), ("b", 2)]
+        cluster.produce(topic, events([5]))
+        caught_up(db)
+        assert rows(db, "SELECT * FROM few") == [("a", 2)]
+        changes = [row for batch in db.subscribe("few", timeout=1) for row in batch.to_pylist()]
+        assert [(row["_change_type"], row["k"], row["n"]) for row in changes] == [
+            ("insert", "b", 2),
+            ("insert", "a", 2),
+            ("delete", "b", 2),
+        ]
+    assert DeltaTable(table).to_pyarrow_table().to_pylist() == [{"k": "a", "n": 2}]
 
 
 def test_a_view_of_groups_whose_table_is_away_can_be_dropped_and_the_others_go_on(

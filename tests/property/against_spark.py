@@ -20,6 +20,7 @@ _OF_VALUES = frozenset(
         "ARITHMETIC_OVERFLOW",
         "BINARY_ARITHMETIC_OVERFLOW",
         "CAST_OVERFLOW",
+        "INVALID_ARRAY_INDEX",
     }
 )
 

@@ -27,6 +27,8 @@ SCHEMA = pa.schema(
         ("ts", pa.timestamp("us", "UTC")),
         ("ts2", pa.timestamp("us", "UTC")),
         ("d", pa.decimal128(7, 2)),
+        ("m", pa.decimal128(14, 4)),
+        ("arr", pa.list_(pa.field("element", pa.int32()))),
         ("st", pa.struct([pa.field("n", pa.int64()), pa.field("Inner", pa.struct([("s", pa.string())]))])),
     ]
 )
@@ -91,6 +93,8 @@ def value(name: str, random: Random) -> Any:
         "ts": time,
         "ts2": time,
         "d": random.choice([0, 150, -150, 9_999_999, 10]),
+        "m": random.choice([0, 1, -5, 10**14 - 1, 1 - 10**14, random.randint(-(10**7), 10**7)]),
+        "arr": random.choice([[], [1], [1, None, -3], [None, 7]]),
         "st": {"n": random.choice([1, -5]), "Inner": random.choice([None, {"s": "a"}, {"s": None}])},
     }
     return made[name]
@@ -114,7 +118,7 @@ def rows(count: int, seed: int, *, nulls: float = 0.15) -> pa.RecordBatch:
 
 
 def _decimals(values: list[Any], kind: pa.DataType) -> pa.Array:
-    return pa.array([None if each is None else Decimal(each).scaleb(-2) for each in values], kind)
+    return pa.array([None if each is None else Decimal(each).scaleb(-kind.scale) for each in values], kind)
 
 
 @dataclass(frozen=True)
@@ -129,6 +133,7 @@ SORTS = {
     "whole": Sort(("i8", "i16", "i32", "i64", "few", "big", "st.n", "t.few"),
                   ("0", "1", "-1", "2", "7", "10", "-128", "127", "3000000000", "-9223372036854775808", "5L", "3S", "2Y", "NULL")),
     "double": Sort(("x", "y", "f"), ("0e0", "1.5D", "-2.5e0", "1e300", "NULL", "1.5", "0.1", "-0.0D")),
+    "money": Sort(("d", "m"), ("1.50", "0.1", "-7.25", "12345.678")),
     "text": Sort(("s", "z", "st.inner.s"), ("''", "'a'", "'ä'", "' a'", "NULL", "'it''s'")),
     "truth": Sort(("flag",), ("true", "false", "NULL")),
     "day": Sort(("day",), ("DATE '2000-02-29'", "DATE '1969-12-31'", "'2024-02-29'")),
@@ -150,6 +155,7 @@ UNITS = (
     "dd",
     "yyyy",
 )
+INTERVALS = ("'1' DAY", "1 HOUR", "'-90' MINUTE", "5 SECONDS", "'7' DAYS", "'100' HOURS")
 CASTS = {
     "whole": ("TINYINT", "SMALLINT", "INT", "BIGINT"),
     "double": ("DOUBLE", "FLOAT"),
@@ -189,6 +195,8 @@ class ExpressionMaker:
                 f"nvl({one}, {other})",
                 f"nullif({one}, {other})",
                 f"nvl2({other}, {one}, {self.leaf(sort)})",
+                f"greatest({one}, {other})",
+                f"least({one}, {other}, {self.leaf(sort)})",
             )
         )
 
@@ -209,6 +217,8 @@ class ExpressionMaker:
                 f"abs({one})",
                 f"mod({one}, {other})",
                 f"CAST({self.of('time', depth)} AS BIGINT)",
+                f"{self.one('floor', 'ceil', 'ceiling')}({self.of('double', depth)})",
+                self.one("size(arr)", "arr[0]", "arr[1]", "array_size(arr)"),
             )
         if kind == "length":
             return f"{self.one('length', 'char_length')}({self.of('text', depth)})"
@@ -227,6 +237,14 @@ class ExpressionMaker:
         if kind == "cast":
             return f"CAST({other} AS {self.one(*CASTS['double'])})"
         return self.one(f"(- {one})", f"abs({one})")
+
+    def money(self, depth: int) -> str:
+        one = self.of("money", depth)
+        other = self.one(
+            self.of("money", depth), self.leaf("money"), "few", "i8", "i64", "2", "-30", "0", "1"
+        )
+        pair = self.one((one, other), (other, one))
+        return str(self.one(f"({pair[0]} {self.one('+', '-', '*')} {pair[1]})", f"(- {one})", f"abs({one})"))
 
     def text(self, depth: int) -> str:
         one, other = self.of("text", depth), self.of("text", depth)
@@ -256,6 +274,8 @@ class ExpressionMaker:
             self.one(
                 f"date_trunc('{self.one(*UNITS)}', {self.of('time', depth)})",
                 f"CAST({self.of('day', depth)} AS TIMESTAMP)",
+                f"({self.of('time', depth)} {self.one('+', '-')} INTERVAL {self.one(*INTERVALS)})",
+                f"(INTERVAL {self.one(*INTERVALS)} + {self.of('time', depth)})",
             )
         )
 
@@ -275,7 +295,7 @@ class ExpressionMaker:
             "cast",
             "decimal",
         )
-        sort = self.one("whole", "double", "text", "day", "time", "truth")
+        sort = self.one("whole", "double", "text", "day", "time", "truth", "money")
         one, other = self.of(sort, depth), self.of(sort, depth)
         if kind == "compare":
             if sort in ("whole", "double"):

@@ -9,6 +9,7 @@ from decimal import Context, Decimal, localcontext
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable
@@ -78,12 +79,16 @@ def finish(table: pa.Table) -> pa.Table:
     return named.append_column("twice", pc.multiply_checked(named.column("n"), 2))
 
 
-def make(root: Path, layout: GroupLayout) -> GroupTable:
+def positive(table: pa.Table) -> Any:
+    """A HAVING: which groups have a sum above 0."""
+    return np.asarray(pc.fill_null(pc.greater(table.column("n"), 0), False))
+
+
+def make(root: Path, layout: GroupLayout, *, having: bool = False) -> GroupTable:
     """A table in a folder, made if it is not there."""
     public = ViewTable(root / "table")
-    table = GroupTable(
-        root, layout, finish, public, tuple(name.replace(" ", "_") for name in layout.keys.names)
-    )
+    keys = tuple(name.replace(" ", "_") for name in layout.keys.names)
+    table = GroupTable(root, layout, finish, public, keys, shown=positive if having else None)
     if not table.exists():
         columns = finish(layout.schema.empty_table()).schema
         DeltaTable.create(
@@ -95,9 +100,10 @@ def make(root: Path, layout: GroupLayout) -> GroupTable:
 
 
 class Model:
-    """What a table of groups is, as a dictionary."""
+    """What a table of groups is, as a dictionary; with `having`, of the groups whose sum is above 0."""
 
-    def __init__(self, layout: GroupLayout) -> None:
+    def __init__(self, layout: GroupLayout, *, having: bool = False) -> None:
+        self._having = having
         self._keys = len(layout.keys)
         self._parts = layout.parts
         self.groups: dict[tuple[Any, ...], tuple[Any, ...]] = {}
@@ -112,14 +118,20 @@ class Model:
             self.groups[key] = tuple(_merged(part.merge, old, plain(new)) for part, old, new in parts)
         changes = []
         for key, new in self.groups.items():
-            if key not in before:
-                changes.append(("insert", *key, *new))
-            elif before[key] != new:
-                changes += [("update_preimage", *key, *before[key]), ("update_postimage", *key, *new)]
+            if key in before and before[key] == new:
+                continue
+            old = before.get(key)
+            was, is_ = old is not None and self._shows(old), self._shows(new)
+            changes += [("update_preimage" if is_ else "delete", *key, *(old or ()))] if was else []
+            changes += [("update_postimage" if was else "insert", *key, *new)] if is_ else []
         return sorted(changes, key=repr)
 
     def rows(self) -> list[tuple[Any, ...]]:
-        return sorted(((*key, *parts) for key, parts in self.groups.items()), key=repr)
+        shown = ((*key, *parts) for key, parts in self.groups.items() if self._shows(parts))
+        return sorted(shown, key=repr)
+
+    def _shows(self, parts: tuple[Any, ...]) -> bool:
+        return not self._having or (parts[0] is not None and parts[0] > 0)
 
 
 def _merged(how: str, old: Any, new: Any) -> Any:

@@ -90,6 +90,7 @@ def test_random_expressions_over_random_rows(
         ("i32 / few", "division by zero"),
         ("i32 % few", "division by zero"),
         ("i32 div few", "division by zero"),
+        ("arr[2]", "an index that the array does not have"),
     ],
 )
 def test_an_error_names_its_kind_and_its_expression(text: str, kind: str) -> None:
@@ -101,8 +102,9 @@ def test_an_error_names_its_kind_and_its_expression(text: str, kind: str) -> Non
 
 @pytest.mark.parametrize(
     "text",
-    ["upper(s)", "round(x, 2)", "rand()", "s > 1", "x || s", "1 / 0", "d + 1", "i32 + 1 + 2", "s LIKE 'a\\%'", "try_cast(s AS INT)", "flag = few IN (1)", "s LIKE 'a%' = flag",
-     "CAST(x AS STRING)", "date_trunc('w', ts)", "t.nothing", "now()", "CASE WHEN i32 THEN 1 END"],
+    ["upper(s)", "round(x, 2)", "rand()", "s > 1", "x || s", "1 / 0", "d + x", "d / 2", "m * m * m", "d % 2", "i32 + 1 + 2", "s LIKE 'a\\%'", "try_cast(s AS INT)", "flag = few IN (1)", "s LIKE 'a%' = flag",
+     "CAST(x AS STRING)", "date_trunc('w', ts)", "t.nothing", "now()", "CASE WHEN i32 THEN 1 END", "greatest(s, few)", "greatest(1, 2)", "ts + INTERVAL '1' MONTH", "day + INTERVAL '1' DAY",
+     "floor(x, 2)", "floor(d)", "arr[few]", "arr[-1]", "ts + INTERVAL '1.5' SECOND"],
 )  # fmt: skip
 def test_what_may_have_another_answer_in_spark_is_left_to_it(text: str) -> None:
     assert made(text) is None

@@ -16,6 +16,7 @@ from deltalake import DeltaTable
 
 from forebay.errors import ChangesGoneError, SumOverflowError
 from forebay.views.groups import index, memory
+from forebay.views.groups import log as group_log
 from forebay.views.groups.fold import FAN, plan
 from forebay.views.groups.group_table import GroupTable
 from forebay.views.groups.layout import GroupLayout, PartColumn
@@ -36,9 +37,12 @@ WINDOWS = GroupLayout(
 )
 
 
-def made(root: Path, layout: GroupLayout = COUNTS, keep_s: float = 3600) -> GroupTable:
+def made(
+    root: Path, layout: GroupLayout = COUNTS, keep_s: float = 3600, retention_s: float = 0
+) -> GroupTable:
     public = ViewTable(root / "table")
-    table = GroupTable(root, layout, lambda rows: rows, public, tuple(layout.keys.names), keep_s=keep_s)
+    keys = tuple(layout.keys.names)
+    table = GroupTable(root, layout, lambda rows: rows, public, keys, keep_s=keep_s, retention_s=retention_s)
     if not table.exists():
         feed = {"delta.enableChangeDataFeed": "true"}
         DeltaTable.create(str(public.path), schema=layout.schema, configuration=feed)
@@ -163,6 +167,25 @@ def test_folding_is_no_change_for_a_subscriber(tmp_path: Path) -> None:
     sizes = [each.num_rows for each in changes]
     assert sum(sizes) == 3 + 2 * (2 * FAN - 3)
     assert sizes.count(0) > 1  # the table's first version, and those that folded
+
+
+def test_changes_are_kept_for_the_retention_as_long_as_they_are_few(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = made(tmp_path, keep_s=0, retention_s=3600)
+    for batch in range(3 * FAN):
+        table.apply([counts([batch])], "q", batch)
+        table.tidy()
+    assert [table.changes(version).num_rows for version in range(table.version() + 1)].count(1) == 3 * FAN
+    monkeypatch.setattr(group_log, "MOST_CHANGES", 5)
+    for batch in range(3 * FAN, 3 * FAN + 4):  # the first says what may go, and the next lets it go
+        table.apply([counts([batch])], "q", batch)
+        table.tidy()
+    with pytest.raises(ChangesGoneError, match="version 1 "):
+        table.changes(1)
+    newest = [table.changes(version).num_rows for version in range(table.version() - 4, table.version() + 1)]
+    assert newest.count(1) >= 4
+    assert table.rows().num_rows == 3 * FAN + 4
 
 
 def test_changes_that_are_not_kept_any_more_are_an_error_that_says_so(tmp_path: Path) -> None:

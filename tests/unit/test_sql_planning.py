@@ -380,6 +380,18 @@ def test_a_plain_select_may_order_limit_and_window() -> None:
     )
 
 
+def test_a_group_that_no_longer_passes_having_is_taken_back_by_tasks_and_not_by_spark() -> None:
+    columns = pa.schema([("a", pa.int64()), ("b", pa.string())])
+    having = parse_one("SELECT a, count(*) AS n FROM trades GROUP BY a HAVING n < 5").query
+    found = plan(having, None, columns=columns)
+    assert (found.emit, found.merge_keys) == ("changes", ("a",))
+    with pytest.raises(UnsupportedSqlError, match="HAVING cannot take back"):
+        found.for_spark()
+    inner = parse_one("SELECT * FROM (SELECT a, count(*) AS n FROM trades GROUP BY a HAVING n < 5)").query
+    with pytest.raises(UnsupportedSqlError, match="HAVING cannot take back"):
+        plan(inner, None, columns=columns)
+
+
 def test_having_and_order_by_see_the_window_but_not_its_time() -> None:
     query = (
         "SELECT count(*) AS n FROM trades GROUP BY TUMBLE(ts, '1 hour') "

@@ -7,7 +7,6 @@ an average, which Spark takes in DOUBLE, round: as many rows as there are times 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from decimal import Context, Decimal
 from typing import Any
 
 import pyarrow as pa
@@ -17,9 +16,9 @@ from pyarrow import types
 from forebay.answers.ordering import rank, same, unrank
 from forebay.answers.question import AnswerGrouping, NeedsSpark, Total
 from forebay.answers.spark_returns import is_scalar, sql_name
+from forebay.source.decimals import averages, unscaled
 
 _DIGITS = 38
-_CONTEXT = Context(prec=80)  # digits; Python would round to 28
 _EXACT_IN_DOUBLE = 2**53
 _THROUGH_DOUBLE = 11  # digits: up to here Spark averages a DECIMAL as DOUBLE
 
@@ -96,7 +95,10 @@ def _result(found: pa.Table, column: str, total: Total, kind: pa.DataType | None
     if total.function == "avg":
         sums, counts = found.column(f"{column}_sum"), found.column(f"{column}_count")
         if types.is_decimal(wanted):
-            return _decimal_averages(sums, counts, wanted)
+            try:
+                return pa.chunked_array([averages(sums, counts, wanted)])
+            except pa.ArrowInvalid:
+                raise NeedsSpark("an average that does not fit its type") from None
         # Both are exact, so that the division is the only one to round.
         return pc.divide(sums.cast(wanted), pc.if_else(pc.equal(counts, 0), None, counts).cast(wanted))
     values = found.column(f"{column}_{total.function}")
@@ -115,32 +117,8 @@ def _check(total: Total, column: Any) -> None:
         largest = max(abs(bounds[end].as_py()) for end in ("min", "max"))
         limit = 2**63 - 1 if total.function == "sum" else _EXACT_IN_DOUBLE
     else:
-        largest = max(abs(_unscaled(bounds[end].as_py(), kind.scale)) for end in ("min", "max"))
+        largest = max(abs(unscaled(bounds[end].as_py(), kind.scale)) for end in ("min", "max"))
         limit = 10 ** min(kind.precision + 10, _DIGITS)
     reach = len(column) * largest
     if reach >= limit:
         raise NeedsSpark(f"{total.function}({total.column}), of numbers whose sum may become too large")
-
-
-def _decimal_averages(sums: Any, counts: Any, kind: pa.DataType) -> pa.ChunkedArray:
-    """Rounded as Spark does: to 38 digits behind the point, then to those of the type, half away from zero each time."""
-    averages: list[Decimal | None] = []
-    for total, count in zip(sums.to_pylist(), counts.to_pylist(), strict=True):
-        if total is None:
-            averages.append(None)
-            continue
-        whole = _unscaled(total, sums.type.scale) * 10 ** (_DIGITS - sums.type.scale)
-        rounded = _half_up(_half_up(whole, count), 10 ** (_DIGITS - kind.scale))
-        if abs(rounded) >= 10**kind.precision:
-            raise NeedsSpark("an average that does not fit its type")
-        averages.append(Decimal(rounded).scaleb(-kind.scale, _CONTEXT))
-    return pa.chunked_array([pa.array(averages, kind)])
-
-
-def _unscaled(number: Decimal, scale: int) -> int:
-    return int(number.scaleb(scale, _CONTEXT))
-
-
-def _half_up(number: int, divisor: int) -> int:
-    quotient, rest = divmod(abs(number), divisor)
-    return (quotient + (2 * rest >= divisor)) * (-1 if number < 0 else 1)

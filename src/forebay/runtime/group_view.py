@@ -7,17 +7,15 @@ from __future__ import annotations
 
 import json
 import logging
-import threading
 import time
-from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
 from forebay import column_types as types
-from forebay import threads
 from forebay.backoff import Backoff
 from forebay.catalog import QueryState
 from forebay.program import Grouping, GroupPart, Program
+from forebay.runtime.following_tables import LOOK_S
 from forebay.runtime.grouping_view import GroupingView
 from forebay.runtime.read_answer import BatchAnswer
 from forebay.runtime.shared_view import END
@@ -28,8 +26,8 @@ from forebay.views.groups.of_program import group_table
 
 log = logging.getLogger("forebay.groups")
 
-LOOK_S = 0.1
 SHARE = 10  # publishing takes at most one part of so many of the time, unless freshness asks for more
+SLOWER = 1.5  # so much longer than the last one a publish may take, and the table is not older than it may be
 
 
 def counted(program: Program) -> Program:
@@ -39,32 +37,13 @@ def counted(program: Program) -> Program:
     return replace(program, parts=(*program.parts, GroupPart(PART_ROWS, "count_all", None, types.BIGINT)))
 
 
-class Publishing:
-    """A thread of a session: the tables of its views that group follow their groups."""
-
-    def __init__(self, views: Callable[[], Iterable[object]]) -> None:
-        self._views = views
-        self._closed = threading.Event()
-        self._thread = threads.keep_running("forebay-publish", self._run, self._closed)
-
-    def _run(self) -> None:
-        while not self._closed.wait(LOOK_S):
-            for view in self._views():
-                if isinstance(view, GroupView) and view.state is not QueryState.FAILED:
-                    view.look_after()
-
-    def close(self) -> None:
-        self._closed.set()
-        self._thread.join()
-
-
 class GroupView(GroupingView):
     """`keys` are those of its columns that tell its rows apart."""
 
     def __init__(self, *args: Any, keys: tuple[str, ...], freshness_s: float, **more: Any) -> None:
         super().__init__(*args, **more)
         self._freshness_s = freshness_s
-        self.groups: GroupTable = group_table(self.paths, self._grouping, keys, self.table)
+        self.groups: GroupTable = group_table(self.paths, self._grouping, keys, self.table, self.retention_s)
         self._next_publish = 0.0
         self._backoff = Backoff()
         self._changed = True  # a process that was killed may have left something to publish
@@ -97,34 +76,44 @@ class GroupView(GroupingView):
 
     # -- for its readers -----------------------------------------------------------------------------
 
-    def look_after(self) -> None:
-        """Now and then: publish what is due, fold what is due. What fails is tried again: the groups are safe in their log."""
-        if time.monotonic() < max(self._next_publish, self._backoff.until):
-            return
+    def publish_at(self) -> float | None:
+        """When its table is to be brought up to date, by the monotonic clock; None if there is nothing to publish."""
+        if not self._changed or self.state is QueryState.FAILED:
+            return None
+        return max(self._next_publish, self._backoff.until)
+
+    def publish(self) -> None:
+        """What fails is tried again: the groups are safe in their log."""
+        began, self._changed = time.monotonic(), False
         try:
-            self._publish_and_fold()
+            self.groups.publish()
         except Exception as error:
-            wait_s = self._backoff.failed()
-            log.warning(
-                "the table of view '%s' does not follow its groups; trying again in %.1f s: %r",
-                self.name, wait_s, error,
-            )  # fmt: skip
+            self._changed = True
+            self._failed(error)
         else:
+            took = time.monotonic() - began
+            self._next_publish = _next_publish(began, took, self._freshness_s)
             self._backoff.over()
 
-    def _publish_and_fold(self) -> None:
-        if self._changed:
-            began, self._changed = time.monotonic(), False
-            try:
-                self.groups.publish()
-            except BaseException:
-                self._changed = True
-                raise
-            took = time.monotonic() - began
-            self._next_publish = time.monotonic() + min(SHARE * took, self._freshness_s)
-        if self._to_fold:
-            self._to_fold = False
+    def has_to_fold(self) -> bool:
+        return (
+            self._to_fold and self.state is not QueryState.FAILED and time.monotonic() >= self._backoff.until
+        )
+
+    def fold(self) -> None:
+        """Files that can be merged become fewer. Batches and publishing go on meanwhile."""
+        self._to_fold = False
+        try:
             self.groups.tidy()
+        except Exception as error:
+            self._failed(error)
+
+    def _failed(self, error: Exception) -> None:
+        wait_s = self._backoff.failed()
+        log.warning(
+            "the table of view '%s' does not follow its groups; trying again in %.1f s: %r",
+            self.name, wait_s, error,
+        )  # fmt: skip
 
     def close(self) -> None:
         """Whoever reads the table from outside finds all of it, unless it cannot be written: then the next start does that."""
@@ -133,3 +122,9 @@ class GroupView(GroupingView):
                 self.groups.publish()
         except Exception as error:
             log.warning("the table of view '%s' is behind its groups: %r", self.name, error)
+
+
+def _next_publish(began: float, took: float, freshness_s: float) -> float:
+    """The table is as of `began`. What changed since is in it within `freshness_s`, though the next one takes longer."""
+    latest = began + freshness_s - SLOWER * took - LOOK_S
+    return min(began + (1 + SHARE) * took, latest)

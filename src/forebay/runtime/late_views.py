@@ -28,6 +28,11 @@ def closes(program: Program, event_time: EventTime | None) -> bool:
     return isinstance(program, Grouping) and closes_by(program, event_time.column if event_time else None)
 
 
+def closes_once(program: Program, event_time: EventTime | None) -> bool:
+    """Whether tasks can give its windows out, once, when they close: all of their groups."""
+    return closes(program, event_time) and isinstance(program, Grouping) and program.having is None
+
+
 def check_keyed(
     statement: sql.CreateView, plan: sql.ViewPlan, program: Program | None, source: str, key: str
 ) -> None:

@@ -29,8 +29,9 @@ from forebay.program import Program, Selecting, output_schema
 from forebay.runtime import changelog, checkpoints, late_tables, late_views
 from forebay.runtime.closing_view import ClosingView
 from forebay.runtime.definitions import changes_of_view, table_of_view, view_statement
+from forebay.runtime.following_tables import Publishing
 from forebay.runtime.group_checks import GroupChecks
-from forebay.runtime.group_view import GroupView, Publishing, counted
+from forebay.runtime.group_view import GroupView, counted
 from forebay.runtime.known import unknown
 from forebay.runtime.lock import ViewLock
 from forebay.runtime.query import RunningQuery
@@ -179,7 +180,7 @@ class Views:
         if program is not None:
             return self._start_shared(statement, program, is_new=is_new, text=text)
         options = VIEW.bind({key: value.text for key, value in statement.options.items()})
-        plan = self.plan(statement)
+        plan = self.plan(statement).for_spark()
         self._check_tables(plan.tables)
         self._check_late(statement, plan)
         connectors = {name: self._sources.connector(name) for name in plan.tables}
@@ -304,7 +305,7 @@ class Views:
     def _closes(self, statement: sql.CreateView, program: Program) -> bool:
         """Whether tasks close the view's windows: where Spark's one watermark, or its silence about late rows, will not do."""
         event_time = self._event_time(sql.tables(statement.query)[0])
-        if event_time is None or not late_views.closes(program, event_time):
+        if event_time is None or not late_views.closes_once(program, event_time):
             return False
         return statement.late.kept or event_time.key is not None
 
@@ -340,7 +341,9 @@ class Views:
             else:
                 freshness_s = options["view.freshness"]
                 view = GroupView(*what, **about, keys=plan.merge_keys, freshness_s=freshness_s)
-            self._publishing = self._publishing or Publishing(lambda: list(self.running.values()))
+            self._publishing = self._publishing or Publishing(
+                lambda: [each for each in list(self.running.values()) if isinstance(each, GroupView)]
+            )
         view.lock.acquire()
         self._sources.settle(source)
         try:

@@ -23,7 +23,7 @@ Rows = TypeVar("Rows", pa.RecordBatch, pa.Table)
 # Spark looks at the divisor first.
 _DIVIDING = frozenset({"/", "%", "div", "try_divide"})
 # All arguments are worked out, whichever is NULL.
-_EAGER = frozenset({"<=>", "concat", "in"})
+_EAGER = frozenset({"<=>", "concat", "in", "greatest", "least"})
 # NULL where an argument is, and known to Spark as such.
 _STRICT = frozenset(
     {
@@ -46,7 +46,7 @@ _STRICT = frozenset(
         "narrow",
     }
     | {"length", "substring", "trim", "ltrim", "rtrim", "like", "starts_with", "ends_with", "contains"}
-    | {"date_part", "date_trunc"}
+    | {"date_part", "date_trunc", "move", "floor", "ceil", "size"}
 )
 
 

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from forebay import column_types as types
 from forebay.expression import Expression
-from forebay.source import calendar_parts
+from forebay.source import calendar_parts, decimals
 
 _ASKED = {
     "=": pc.equal,
@@ -31,6 +31,8 @@ _OVERFLOW, _ZERO = "overflow", "divide by zero"
 
 def kind_of(error: pa.ArrowInvalid) -> str:
     """Spark's kind of error, in words."""
+    if "out of bounds" in str(error):
+        return "an index that the array does not have"
     return "division by zero" if _ZERO in str(error) else "overflow"
 
 
@@ -221,6 +223,29 @@ def _one_zero(expression: Expression, value: Any) -> Any:
     return pc.if_else(pc.is_nan(value), nan, pc.add(value, pa.scalar(0.0, value.type)))
 
 
+def _extreme(expression: Expression, *values: Any) -> Any:
+    """Of several that are equal the first, as -0.0 and 0.0 are."""
+    found = values[0]
+    beyond = ">" if expression.operator == "greatest" else "<"
+    for value in values[1:]:
+        better = pc.fill_null(compare(beyond, value, found), False)
+        found = pc.if_else(pc.or_(better, pc.is_null(found)), value, found)
+    return found
+
+
+def _whole(name: str, expression: Expression, value: Any) -> Any:
+    """As Java makes a whole number of a DOUBLE: NaN is 0, and what is beyond all BIGINTs is the last of them."""
+    high = 2.0**63
+    number = pc.if_else(pc.is_nan(value), 0.0, getattr(pc, name)(value))
+    top, bottom = pc.greater_equal(number, high), pc.less(number, -high)
+    within = pc.if_else(pc.or_(top, bottom), 0.0, number).cast(types.BIGINT)
+    return pc.if_else(top, pa.scalar(2**63 - 1), pc.if_else(bottom, pa.scalar(-(2**63)), within))
+
+
+def _decimal_average(expression: Expression, total: Any, count: Any) -> Any:
+    return decimals.averages(total, count, expression.type)
+
+
 OPERATORS: dict[str, Callable[..., Any]] = {
     **dict.fromkeys(_ASKED, _compared),
     "<=>": _same,
@@ -238,7 +263,15 @@ OPERATORS: dict[str, Callable[..., Any]] = {
     "div": lambda _, one, other: pc.divide_checked(one, other),
     "cast": _cast,
     "narrow": _narrow,
+    "decimal_average": _decimal_average,
     "field": _field,
+    "greatest": _extreme,
+    "least": _extreme,
+    "floor": partial(_whole, "floor"),
+    "ceil": partial(_whole, "ceil"),
+    "size": lambda _, value: pc.list_value_length(value),
+    "element": lambda expression, value: pc.list_element(value, expression.value),
+    "move": lambda expression, value: calendar_parts.shifted(expression.value, value),
     "one_zero": _one_zero,
     "is_nan": _not_a_number,
     "length": _length,

@@ -15,7 +15,9 @@ from sqlglot import exp
 
 from forebay import column_types as types
 from forebay.expression import Expression
+from forebay.sql.calls import call, element, extreme, moved, of_one_type, rounded, size
 from forebay.sql.coercion import cast, common_type, is_decimal, widened
+from forebay.sql.decimals import arithmetic_type, as_decimal
 from forebay.sql.literals import literal, time_of
 from forebay.sql.source_columns import Named
 
@@ -132,20 +134,6 @@ def is_escaped(node: Any) -> bool:
     return "\\" in text
 
 
-def _call(
-    operator: str, kind: pa.DataType, *given: Expression | None, value: Any = None
-) -> Expression | None:
-    """A call that is NULL where one of its arguments is."""
-    known = [each for each in given if each is not None]
-    if len(known) < len(given):
-        return None
-    if any(each.is_literal and each.value is None for each in known):
-        return Expression.literal(None, kind)
-    if all(each.is_literal for each in known):
-        return None  # Spark works it out before it has rows, and fails there, too
-    return Expression(operator, kind, tuple(known), value, nullable=any(each.nullable for each in known))
-
-
 def _both(node: Any, named: Named) -> tuple[Expression, Expression] | None:
     one, other = _made(node.this, named), _made(node.expression, named)
     return None if one is None or other is None else (one, other)
@@ -181,7 +169,7 @@ def compare(operator: str, one: Expression, other: Expression) -> Expression | N
     if _is_unwrapped(*pair) or _is_unwrapped(pair[1], pair[0]):
         return None
     if operator != "<=>":
-        return _call(operator, types.BOOLEAN, *pair)
+        return call(operator, types.BOOLEAN, *pair)
     if all(each.is_literal for each in pair):
         return None
     return Expression("<=>", types.BOOLEAN, pair, nullable=False)
@@ -226,7 +214,7 @@ def _connection(node: Any, named: Named) -> Expression | None:
 
 
 def negated(found: Expression | None) -> Expression | None:
-    return None if found is None or found.type != types.BOOLEAN else _call("not", types.BOOLEAN, found)
+    return None if found is None or found.type != types.BOOLEAN else call("not", types.BOOLEAN, found)
 
 
 def _not(node: Any, named: Named) -> Expression | None:
@@ -295,11 +283,17 @@ def _as_listed(found: Expression, kind: pa.DataType) -> Expression | None:
 
 
 def _arithmetic(node: Any, named: Named) -> Expression | None:
+    if isinstance(node.expression, exp.Interval) and isinstance(node, exp.Add | exp.Sub):
+        return moved(_made(node.this, named), node.expression, 1 if isinstance(node, exp.Add) else -1)
+    if isinstance(node.this, exp.Interval) and isinstance(node, exp.Add):
+        return moved(_made(node.expression, named), node.this, 1)
     pair = _both(node, named)
     return None if pair is None else arithmetic(_ARITHMETIC[type(node)], *pair)
 
 
 def arithmetic(operator: str, one: Expression, other: Expression) -> Expression | None:
+    if is_decimal(one.type) or is_decimal(other.type):
+        return _of_decimals(operator, one, other)
     kind = common_type(one.type, other.type)
     if kind is None or not (kind in types.BITS or kind in _FLOATING):
         return None
@@ -308,8 +302,16 @@ def arithmetic(operator: str, one: Expression, other: Expression) -> Expression 
         return None
     if operator in ("+", "-", "*") and kind in types.BITS and first.is_literal and second.is_literal:
         return _folded(operator, first, second)
-    found = _call(operator, kind, first, second)
+    found = call(operator, kind, first, second)
     return None if found is None or _is_reordered(found) else found
+
+
+def _of_decimals(operator: str, one: Expression, other: Expression) -> Expression | None:
+    first, second = as_decimal(one), as_decimal(other)
+    if first is None or second is None:
+        return None
+    kind = arithmetic_type(operator, first.type, second.type)
+    return None if kind is None else call(operator, kind, first, second)
 
 
 def _folded(operator: str, one: Expression, other: Expression) -> Expression | None:
@@ -350,26 +352,32 @@ def _as_doubles(operator: str, one: Expression, other: Expression) -> Expression
     ):
         return None
     first, second = widened(one, types.DOUBLE), widened(other, types.DOUBLE)
-    return _call(operator, types.DOUBLE, first, second)
+    return call(operator, types.DOUBLE, first, second)
 
 
 def _whole_division(node: Any, named: Named) -> Expression | None:
     pair = _both(node, named)
     if pair is None or any(each.type not in types.BITS for each in pair):
         return None
-    return _call("div", types.BIGINT, widened(pair[0], types.BIGINT), widened(pair[1], types.BIGINT))
+    return call("div", types.BIGINT, widened(pair[0], types.BIGINT), widened(pair[1], types.BIGINT))
 
 
 def _one_number(operator: str) -> Callable[[Any, Named], Expression | None]:
     def made(node: Any, named: Named) -> Expression | None:
         found = _made(node.this, named)
-        if found is None or not (found.type in types.BITS or found.type in _FLOATING):
+        if found is None or not (
+            found.type in types.BITS or found.type in _FLOATING or is_decimal(found.type)
+        ):
             return None
         if operator == "negate" and found.is_literal and found.type in types.BITS:
             return _folded("-", Expression.literal(0, found.type), found)
-        return _call(operator, found.type, found)
+        return call(operator, found.type, found)
 
     return made
+
+
+def _rounded(node: Any, named: Named) -> Expression | None:
+    return rounded("floor" if isinstance(node, exp.Floor) else "ceil", _made(node.this, named))
 
 
 def _not_a_number(node: Any, named: Named) -> Expression | None:
@@ -418,7 +426,7 @@ def case(branches: list[Expression | None], otherwise: Expression | None) -> Exp
         return None  # which branch a literal leaves, Spark knows before it looks at the others
     if any(each.may_fail for each in conditions) and len(set(map(Expression.to_json, values))) < len(values):
         return None  # branches that are the same are one to Spark
-    made = _of_one_type(values)
+    made = of_one_type(values)
     if made is None:
         return None
     pairs = [part for pair in zip(conditions, made, strict=False) for part in pair]
@@ -426,23 +434,18 @@ def case(branches: list[Expression | None], otherwise: Expression | None) -> Exp
     return Expression("case", made[0].type, (*pairs, made[-1]), nullable=nullable)
 
 
-def _of_one_type(values: list[Expression]) -> list[Expression] | None:
-    kind: pa.DataType | None = types.NULL
-    for each in values:
-        kind = None if kind is None else common_type(kind, each.type)
-    if kind is None or kind == types.NULL or pa.types.is_nested(kind):
-        return None
-    made = [found for each in values if (found := widened(each, kind)) is not None]
-    return made if len(made) == len(values) else None
-
-
 def _coalesce(node: Any, named: Named) -> Expression | None:
     given = [_made(each, named) for each in (node.this, *node.expressions)]
     known = [each for each in given if each is not None]
-    made = _of_one_type(known) if len(known) == len(given) else None
+    made = of_one_type(known) if len(known) == len(given) else None
     if made is None or all(each.is_literal for each in made):
         return None
     return Expression("coalesce", made[0].type, tuple(made), nullable=all(each.nullable for each in made))
+
+
+def _extreme(node: Any, named: Named) -> Expression | None:
+    operator = "greatest" if isinstance(node, exp.Greatest) else "least"
+    return extreme(operator, [_made(each, named) for each in (node.this, *node.expressions)])
 
 
 def _nullif(node: Any, named: Named) -> Expression | None:
@@ -457,6 +460,16 @@ def _cast(node: Any, named: Named) -> Expression | None:
     return None if found is None or kind is None else cast(found, kind)
 
 
+def _size(node: Any, named: Named) -> Expression | None:
+    return size(_made(node.this, named))
+
+
+def _element(node: Any, named: Named) -> Expression | None:
+    return (
+        element(_made(node.this, named), literal(node.expressions[0])) if len(node.expressions) == 1 else None
+    )
+
+
 # -- texts and times ----------------------------------------------------------------------------------
 
 
@@ -467,7 +480,7 @@ def _text(node: Any, named: Named) -> Expression | None:
 
 def _length(node: Any, named: Named) -> Expression | None:
     found = _made(node.this, named)
-    return _call("length", types.INT, found) if found and found.type in (types.STRING, types.BINARY) else None
+    return call("length", types.INT, found) if found and found.type in (types.STRING, types.BINARY) else None
 
 
 def _concat(node: Any, named: Named) -> Expression | None:
@@ -475,7 +488,7 @@ def _concat(node: Any, named: Named) -> Expression | None:
     if not parts:
         return None
     found = [_text(part, named) for part in parts]
-    return _call("concat", types.STRING, *found)
+    return call("concat", types.STRING, *found)
 
 
 def _substring(node: Any, named: Named) -> Expression | None:
@@ -494,19 +507,19 @@ def _part_of_text(
 ) -> Expression | None:
     if start is None or count is None or start.type != types.INT or count.type != types.INT:
         return None
-    return _call("substring", types.STRING, text, start, count)
+    return call("substring", types.STRING, text, start, count)
 
 
 def _trim(node: Any, named: Named) -> Expression | None:
     operator = {"LEADING": "ltrim", "TRAILING": "rtrim"}.get(str(node.args.get("position") or ""), "trim")
-    return _call(operator, types.STRING, _text(node.this, named))
+    return call(operator, types.STRING, _text(node.this, named))
 
 
 def _text_test(node: Any, named: Named) -> Expression | None:
     text, pattern = _text(node.this, named), _text(node.expression, named)
     if pattern is None or not pattern.is_literal:
         return None
-    found = _call(_TEXT_TESTS.get(type(node), "like"), types.BOOLEAN, text, pattern)
+    found = call(_TEXT_TESTS.get(type(node), "like"), types.BOOLEAN, text, pattern)
     return negated(found) if node.args.get("negate") else found
 
 
@@ -516,7 +529,7 @@ def _date_part(node: Any, named: Named) -> Expression | None:
     clock = _CLOCK_PARTS.get(type(node))
     if found is None or found.type not in (_STAMPS if clock else (*_STAMPS, types.DATE)):
         return None
-    return _call("date_part", types.INT, found, value=clock or _DATE_PARTS[type(node)])
+    return call("date_part", types.INT, found, value=clock or _DATE_PARTS[type(node)])
 
 
 def _date_trunc(node: Any, named: Named) -> Expression | None:
@@ -529,7 +542,7 @@ def _date_trunc(node: Any, named: Named) -> Expression | None:
     start, end = node.meta["call"]
     written = _DATE_TRUNC.match(above.meta["script"][start:end])  # sqlglot has made other words of some
     unit = _TRUNCATED_TO.get(written[1].lower()) if written else None
-    return None if unit is None else _call("date_trunc", types.TIMESTAMP, found, value=unit)
+    return None if unit is None else call("date_trunc", types.TIMESTAMP, found, value=unit)
 
 
 def _to_date(node: Any, named: Named) -> Expression | None:
@@ -555,11 +568,18 @@ _MAKERS: dict[type[Any], tuple[Callable[[Any, Named], Expression | None], frozen
     exp.Neg: (_one_number("negate"), _ONE),
     exp.Abs: (_one_number("abs"), _ONE),
     exp.IsNan: (_not_a_number, _ONE),
+    exp.Floor: (_rounded, _ONE),
+    exp.Ceil: (_rounded, _ONE),
     exp.Case: (_case, frozenset({"this", "ifs", "default"})),
     exp.If: (_if, frozenset({"this", "true", "false"})),
     exp.Nvl2: (_nvl2, frozenset({"this", "true", "false"})),
     exp.Coalesce: (_coalesce, frozenset({"this", "expressions"})),
     exp.Nullif: (_nullif, _TWO),
+    **dict.fromkeys(
+        (exp.Greatest, exp.Least), (_extreme, frozenset({"this", "expressions", "ignore_nulls"}))
+    ),
+    exp.ArraySize: (_size, _ONE),
+    exp.Bracket: (_element, frozenset({"this", "expressions"})),
     exp.Cast: (_cast, _CASTING),
     exp.TryCast: (_cast, _CASTING),
     exp.Length: (_length, _ONE),

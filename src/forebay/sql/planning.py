@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import pyarrow as pa
 from sqlglot import exp
 
-from forebay.errors import UnsupportedSqlError
+from forebay.errors import StatementError, UnsupportedSqlError
 from forebay.expression import Expression
 from forebay.partial import Partial
 from forebay.sql.ast import WindowTable
@@ -19,6 +19,7 @@ from forebay.sql.select_outputs import bound_aliases
 from forebay.sql.shape import QueryShape, shape
 from forebay.sql.statements import Emit
 from forebay.sql.table_names import rename_edits, tables
+from forebay.sql.view_program import program_of
 from forebay.sql.windows import WindowKind, window_edits
 from forebay.sql.zsets import ChangeLog, Kept, weigh
 
@@ -45,7 +46,8 @@ class ViewPlan:
     gone, but for the one row of a view without keys.
 
     `condition` is what its one source asks of its rows before, `partial` what it adds up, in columns of their
-    own that `spark_sql` reads. `plain`: rows of one table are passed on, each by itself.
+    own that `spark_sql` reads. `plain`: rows of one table are passed on, each by itself. `only_tasks` is why Spark cannot run
+    it, though tasks can.
     """
 
     spark_sql: str
@@ -58,6 +60,13 @@ class ViewPlan:
     condition: Expression | None = None
     partial: Partial | None = None
     plain: bool = False
+    only_tasks: StatementError | None = None
+
+    def for_spark(self) -> ViewPlan:
+        """The plan, if Spark can run it."""
+        if self.only_tasks is not None:
+            raise self.only_tasks
+        return self
 
 
 def plan(
@@ -90,6 +99,8 @@ def plan(
     if columns is not None and weighed is None:
         help_ = help_with(query, found, columns, adding=adding)
         edits += help_.edits
+    if found.having is not None and (weighed or columns is None or program_of(query, found, columns) is None):
+        found = replace(found, problem=found.having)
     mode = "changes" if weighed and not found.aggregated else _mode(query, found, emit)
     return ViewPlan(
         spark_sql=apply(query, dict.fromkeys(edits)),  # the outermost bounds are in there twice
@@ -102,6 +113,7 @@ def plan(
         condition=help_.condition,
         partial=help_.partial,
         plain=mode == "append" and weighed is None and _is_plain(query),
+        only_tasks=found.having if mode == "changes" else None,
     )
 
 
@@ -143,8 +155,9 @@ def _check(query: Any) -> None:
 
 def _mode(query: Any, found: QueryShape, emit: Emit | None) -> Literal["append", "changes", "window_close"]:
     if emit == "window_close":
-        if found.window is None and found.problem:
-            raise found.problem
+        problem = found.problem or found.having
+        if found.window is None and problem:
+            raise problem
         if found.window is None:
             remedy = "add TUMBLE(ts, INTERVAL '1' MINUTE) to GROUP BY, or write EMIT CHANGES"
             raise _about(query, "EMIT ON WINDOW CLOSE, but there is no window that could close", remedy)

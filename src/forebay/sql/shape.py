@@ -29,13 +29,17 @@ _OR_CLOSE = ", or add EMIT ON WINDOW CLOSE"
 
 @dataclass(frozen=True)
 class QueryShape:
-    """`keys` identify a row of the result; `problem` is why they cannot, for who needs them."""
+    """`keys` identify a row of the result; `problem` is why they cannot, for who needs them.
+
+    `having` is why Spark cannot keep a view with HAVING up to date.
+    """
 
     outputs: tuple[OutputColumn, ...]
     aggregated: bool = False
     window: WindowKind | None = None
     keys: tuple[str, ...] = ()
     problem: StatementError | None = None
+    having: StatementError | None = None
 
 
 def is_aggregate(node: Any) -> bool:
@@ -81,12 +85,16 @@ def shape(root: Any, query: Any) -> QueryShape:
     if distinct:
         return _distinct(root, query, found, window, bool(grouped))
     keys, problem = _keys(root, query, found)
-    having = query.args.get("having")
-    if having is not None:
-        # A group that no longer passes is not put out again, so it would stay in the view for ever.
-        remedy = "leave HAVING out and filter when you SELECT from the view" + (_OR_CLOSE if window else "")
-        problem = refuse(root, "HAVING cannot take back a group that no longer passes it", having, remedy)
-    return QueryShape(found, True, window, keys, problem)
+    return QueryShape(found, True, window, keys, problem, _having(root, query, window))
+
+
+def _having(root: Any, select: Any, window: WindowKind | None) -> StatementError | None:
+    """Spark does not put a group out again that no longer passes, so it would stay in the view for ever."""
+    having = select.args.get("having")
+    if having is None:
+        return None
+    remedy = "leave HAVING out and filter when you SELECT from the view" + (_OR_CLOSE if window else "")
+    return refuse(root, "HAVING cannot take back a group that no longer passes it", having, remedy)
 
 
 def _aggregates(select: Any) -> bool:
@@ -220,8 +228,9 @@ def _passed_through(
     inside = {id(node) for node in source.find_all(exp.Select)}
     if not below.aggregated or any(_aggregates(node) and id(node) not in inside for node in others):
         return blocked
-    if below.problem or (any(out.name is None for out in found) and len(found) > 1):
-        return replace(blocked, problem=below.problem or blocked.problem)
+    problem = below.problem or below.having
+    if problem or (any(out.name is None for out in found) and len(found) > 1):
+        return replace(blocked, problem=problem or blocked.problem)
     if found[0].name is None:
         return replace(below, window=window)
     keys = []

@@ -68,8 +68,9 @@ def weigh(
     """Refuses what cannot be kept up to date. `edits` are those that the query gets besides."""
     _check_form(query, emit, found.window)
     _check_columns(query, found, log)
-    if found.problem:
-        raise found.problem
+    problem = found.problem or found.having
+    if problem:
+        raise problem
     end = query.expressions[-1].meta["span"][1]
     if not found.aggregated:
         star = any(out.name is None for out in found.outputs)

@@ -251,6 +251,11 @@ class ViewTable:
         self._done()
         return int(rows.num_rows)
 
+    def note(self, query: str, batch: int, metadata: Mapping[str, str]) -> None:
+        """A commit without rows: the table has all that it is to have of a batch."""
+        write_entry(self.path, self.open().version() + 1, [], {METADATA: dict(metadata)}, [(query, batch)])
+        self._done()
+
     def add_up(
         self,
         rows: pa.Table,

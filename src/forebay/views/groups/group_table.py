@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from forebay.object_path import TablePath
 from forebay.views.changes import CHANGE_TYPE
@@ -24,7 +23,7 @@ from forebay.views.groups.fold import folded, plan
 from forebay.views.groups.layout import FRESH, ID, SEQUENCE, GroupLayout, arrays, numbers
 from forebay.views.groups.log import GroupLog, LogState, Run
 from forebay.views.groups.memory import GroupMemory, window_micros
-from forebay.views.groups.publishing import Finish, Publisher
+from forebay.views.groups.publishing import Finish, Publisher, Shown
 from forebay.views.table import ViewTable
 
 _VACUUM_S = 60.0  # to look through the files takes longer than a batch
@@ -46,7 +45,8 @@ class GroupTable:
     (`rows`, `changes`, `version`, `state`, `holds`, `staleness_s`) may be called in any process, and needs no `open`.
 
     `finish` makes the view's columns of keys and parts, row by row. `keys` are those of the view's columns that tell
-    its rows apart.
+    its rows apart. What was replaced is kept for `keep_s`, changes for `retention_s` if that is longer, as far as they are few
+    enough. `shown`, where there is a HAVING, says which groups are rows of the view.
     """
 
     def __init__(
@@ -58,14 +58,19 @@ class GroupTable:
         keys: tuple[str, ...],
         *,
         keep_s: float = KEEP_S,
+        retention_s: float = 0.0,
+        shown: Shown | None = None,
     ) -> None:
         self._layout = layout
         self._finish = finish
-        self._log = GroupLog(root / "log", layout, keep_s)
-        self._publisher = Publisher(public, keys, finish, root / "published", keep_s)
+        self._shown = shown
+        self._log = GroupLog(root / "log", layout, keep_s, retention_s)
+        self._publisher = Publisher(public, keys, finish, root / "published", keep_s, shown)
         self._memory: GroupMemory | None = None
         self._state = LogState()
         self._held: dict[str, int] = {}  # the newest batch of each query
+        self._behind_since_ms: int | None = None  # of what is being published, or is not published
+        self._changed_meanwhile_ms: int | None = None  # the first change while it is published
         self._horizon = -1
         self._vacuumed = -math.inf
         self._keep_s = keep_s
@@ -95,7 +100,9 @@ class GroupTable:
             self._state = self._log.state()
             self._horizon = self._state.horizon
             self._held = {}
-            self._memory = self._loaded(self._state, self._publisher.sequence())
+            published = self._publisher.sequence()
+            self._behind_since_ms = self._state.behind_since_ms if published < self._state.sequence else None
+            self._memory = self._loaded(self._state, published)
 
     def _loaded(self, state: LogState, published: int) -> GroupMemory:
         memory = GroupMemory(self._layout)
@@ -179,6 +186,7 @@ class GroupTable:
             change = GroupChange.of(memory, self._layout, rows, self._state.groups)
             if not (len(change.ids) or metadata):
                 return AppliedBatch()
+            self._note_change(any_=bool(len(change.ids)))
             state = LogState(
                 self._state.sequence + bool(len(change.ids)),
                 self._state.groups + int(change.fresh.sum()),
@@ -187,6 +195,7 @@ class GroupTable:
                 batch,
                 self._horizon,
                 tuple(sorted((metadata or {}).items())),
+                self._behind_since_ms,
             )
             self._memory = None  # until it is known that the batch is in the log, only the log knows
             version = self._log.append(change.table(self._layout, state.sequence), state)
@@ -195,6 +204,12 @@ class GroupTable:
                 memory.close(watermark)
             self._memory, self._state, self._held[query] = memory.shrunk(), state, batch
             return AppliedBatch(len(change.ids), version)
+
+    def _note_change(self, *, any_: bool) -> None:
+        if any_:
+            now_ms = int(time.time() * 1000)
+            self._behind_since_ms = self._behind_since_ms or now_ms
+            self._changed_meanwhile_ms = self._changed_meanwhile_ms or now_ms
 
     def _watermark(self, rows: pa.Table, watermark_us: int | None) -> int | None:
         """What may leave the memory after these rows: never a window that they are of."""
@@ -216,12 +231,15 @@ class GroupTable:
                     return False
                 rows, ids, runs = memory.rows(slots), memory.ids(slots), self._log.current
                 memory.mark_unpublished(slots, False)
+                self._changed_meanwhile_ms = None
             try:
                 self._publisher.publish(rows, ids, state, lambda: self._whole(runs))
             except BaseException:
                 with self._lock:
                     self._memory = None  # what is not published is found again when it is loaded
                 raise
+            with self._lock:
+                self._behind_since_ms = self._changed_meanwhile_ms
             return True
 
     def _whole(self, runs: Sequence[Run]) -> Iterator[tuple[pa.Table, Array]]:
@@ -253,7 +271,8 @@ class GroupTable:
         found = [self._log.read(run, flags, names) for run, flags in zip(runs, keep, strict=True)]
         schema = pa.schema([self._layout.log_schema.field(name) for name in names])
         whole = pa.concat_tables(found) if found else schema.empty_table()
-        return self._finish(whole.rename_columns(self._layout.schema.names))
+        named = whole.rename_columns(self._layout.schema.names)
+        return self._finish(named if self._shown is None else named.filter(pa.array(self._shown(named))))
 
     def changes(self, version: int) -> pa.Table:
         """What a version of the log changed: the view's columns and `_change_type`. In any process.
@@ -261,20 +280,21 @@ class GroupTable:
         Empty for a version that only folded. ChangesGoneError if it is not kept any more.
         """
         rows = self._log.changes(version)
-        known = rows.filter(pc.invert(rows.column(FRESH)))
-        new, old = self._layout.part_names, self._layout.old_names
-        kinds = pc.if_else(rows.column(FRESH), "insert", "update_postimage")
-        before = self._finished(known, old)
-        after = self._finished(rows, new)
+        before, after = self._named(rows, self._layout.old_names), self._named(rows, self._layout.part_names)
+        there = ~np.asarray(rows.column(FRESH))
+        is_shown = np.ones(rows.num_rows, np.bool_)
+        if self._shown is not None:
+            there, is_shown = there & self._shown(before), self._shown(after)
         kind = pa.field(CHANGE_TYPE, pa.string())
+        gone = pa.array(np.where(is_shown[there], "update_preimage", "delete"), pa.string())
+        come = pa.array(np.where(there[is_shown], "update_postimage", "insert"), pa.string())
         return pa.concat_tables([
-            before.append_column(kind, pa.array(["update_preimage"] * before.num_rows, pa.string())),
-            after.append_column(kind, kinds),
+            self._finish(before.filter(pa.array(there))).append_column(kind, gone),
+            self._finish(after.filter(pa.array(is_shown))).append_column(kind, come),
         ])  # fmt: skip
 
-    def _finished(self, rows: pa.Table, parts: list[str]) -> pa.Table:
-        named = rows.select([*self._layout.key_names, *parts]).rename_columns(self._layout.schema.names)
-        return self._finish(named)
+    def _named(self, rows: pa.Table, parts: list[str]) -> pa.Table:
+        return rows.select([*self._layout.key_names, *parts]).rename_columns(self._layout.schema.names)
 
     def tidy(self) -> bool:
         """Fold runs into one where that is due, and remove files that nobody needs; whether runs were folded.

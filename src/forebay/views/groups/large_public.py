@@ -24,8 +24,8 @@ from forebay.views.delta_entry import added, now_ms, removed, write_entry
 from forebay.views.groups.columns import Array
 from forebay.views.groups.fold import plan
 from forebay.views.groups.layout import numbers
-from forebay.views.groups.log import APP, LogState, Run, newest_of
-from forebay.views.groups.vectors import vector_path, write_vector
+from forebay.views.groups.log import APP, LogState, Run
+from forebay.views.groups.vectors import read_vector, vector_path, write_vector
 from forebay.views.table import ViewTable
 
 _FEATURE = "deletionVectors"
@@ -112,18 +112,18 @@ class LargePublic:
             *old, _add(new),
         ], [new], state)  # fmt: skip
 
-    def publish(self, rows: pa.Table, ids: Array, state: LogState) -> None:
-        """Put these rows in the place of those that their groups have."""
+    def publish(self, rows: pa.Table, ids: Array, changed: Array, state: LogState) -> None:
+        """Put these rows in the place of those that the changed groups have; a group without one is not shown any more."""
         files = self._loaded()
-        new = self._write([(rows, ids)], state.sequence, state.sequence)
+        new = [self._write([(rows, ids)], state.sequence, state.sequence)] if len(ids) else []
         self._files = None  # rows are marked before it is known that the commit succeeds
         actions = []
         for file in files:
-            if file.delete(ids):
+            if file.delete(changed):
                 removed = _remove(file, changes=True)
                 file.vector = write_vector(self._public.path, file.deleted)
                 actions += [removed, _add(file)]
-        self._commit([*actions, _add(new)], [*files, new], state)
+        self._commit([*actions, *map(_add, new)], [*files, *new], state)
 
     def tidy(self, *, vacuum: bool) -> bool:
         """Write files of about one size as one, without the rows that count no more."""
@@ -161,14 +161,14 @@ class LargePublic:
             )
             paths = sorted(sizes)  # the number of the first batch is what names begin with
             owners = [numbers(_read(self._owners / path).column("id")) for path in paths]
-            live = np.split(newest_of(np.concatenate(owners)), np.cumsum([len(ids) for ids in owners])[:-1])
             vectors = json.loads(self._public.open().history(1)[0][_VECTORS])
             self._files = []
-            for path, ids, flags in zip(paths, owners, live, strict=True):
+            for path, ids in zip(paths, owners, strict=True):
                 name = _NAME.fullmatch(path)
                 assert name is not None, path
                 file = PublicFile.of(Run(path, int(name[1]), int(name[2]), len(ids), sizes[path]), ids)
-                file.deleted, file.vector = ~flags, vectors.get(path)
+                if vector := vectors.get(path):
+                    file.deleted, file.vector = read_vector(self._public.path, vector, len(ids)), vector
                 self._files.append(file)
         return self._files
 

@@ -31,6 +31,9 @@ _NAME = re.compile(r"run-(\d+)-(\d+)(-[0-9a-f]{32})?\.parquet")
 _ENTRIES_KEPT = "interval 60 seconds"
 _CHECKPOINT_EVERY = 25  # versions: whoever opens the log reads all entries since
 _CHUNK = 1 << 17  # rows that are read at a time
+# Of changes that are older than `keep_s`: a batch leaves a file, and ten of them a second would be six million a week.
+MOST_CHANGES = 10_000
+MOST_BYTES = 1 << 30
 
 
 @dataclass(frozen=True)
@@ -55,6 +58,9 @@ class LogState:
     batch: int = -1
     horizon: int = -1  # changes up to this version of the log may be gone
     metadata: tuple[tuple[str, str], ...] = ()  # what the caller gave with the newest batch
+    behind_since_ms: int | None = (
+        None  # when the first change came that the public table did not have at this batch
+    )
 
     def named(self) -> dict[str, str]:
         """What a commit has of it: the caller's metadata as they are, and all of it in one text."""
@@ -72,10 +78,11 @@ class LogState:
 class GroupLog:
     """Reads and writes runs. One process writes; any number read."""
 
-    def __init__(self, path: TablePath, layout: GroupLayout, keep_s: float) -> None:
+    def __init__(self, path: TablePath, layout: GroupLayout, keep_s: float, retention_s: float = 0.0) -> None:
         self.path = path
         self._layout = layout
         self._keep_s = keep_s
+        self._retention_s = retention_s
         self._table = ViewTable(path)
         # The newest version and its runs, as the process that writes knows them without asking.
         self._written = -1
@@ -233,16 +240,28 @@ class GroupLog:
         Returns the horizon as it should be: once a commit says so, these may go, too.
         """
         present = {run.path for run in self.runs()}
-        oldest = time.time() - self._keep_s
+        now = time.time()
+        changes: list[tuple[int, float, int, TablePath]] = []
         for file in self.path.glob("run-*.parquet"):
             name = _NAME.fullmatch(file.name)
-            if name is None or file.name in present or file.stat().st_mtime >= oldest:
+            if name is None or file.name in present:
                 continue
-            if name[3] or int(name[1]) <= horizon:
+            found = file.stat()
+            if found.st_mtime >= now - self._keep_s:
+                continue
+            if name[3]:
                 file.unlink(missing_ok=True)
             else:
-                horizon = max(horizon, int(name[1]))
-        return horizon
+                changes.append((int(name[1]), found.st_mtime, found.st_size, file))
+        gone = horizon
+        size = 0
+        for kept, (version, written, bytes_, file) in enumerate(sorted(changes, reverse=True)):
+            size += bytes_
+            if kept >= MOST_CHANGES or size > MOST_BYTES or written < now - self._retention_s:
+                gone = max(gone, version)
+            if version <= horizon:
+                file.unlink(missing_ok=True)
+        return gone
 
 
 def _batch_name(version: int) -> str:

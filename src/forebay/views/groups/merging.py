@@ -69,7 +69,7 @@ _FLOATS: dict[Merge, Any] = {"sum": np.add, "min": np.fmin, "max": np.maximum}
 
 
 def _plain(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_integer(kind) or pa.types.is_temporal(kind))
+    return bool(pa.types.is_integer(kind) or pa.types.is_temporal(kind) or pa.types.is_boolean(kind))
 
 
 def _one_by_one(part: PartColumn, values: list[Any], starts: Array) -> pa.Array:

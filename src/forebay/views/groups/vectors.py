@@ -38,6 +38,23 @@ def write_vector(folder: TablePath, deleted: Array) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def read_vector(folder: TablePath, vector: dict[str, Any], rows: int) -> Array:
+    """The flags that `write_vector` was given, of a file of so many rows."""
+    data = vector_path(folder, vector).read_bytes()[len(_VERSION) + 4 + struct.calcsize("<iQI") : -4]
+    deleted = np.zeros(rows, np.bool_)
+    count = struct.unpack_from("<II", data)[1]
+    for place in range(count):
+        key, most = struct.unpack_from("<HH", data, 8 + 4 * place)
+        (offset,) = struct.unpack_from("<I", data, 8 + 4 * count + 4 * place)
+        if most < _ARRAY_MAX:
+            low = np.frombuffer(data, "<u2", most + 1, offset).astype(np.int64)
+        else:
+            bits = np.frombuffer(data, np.uint8, 1 << 13, offset)
+            low = np.flatnonzero(np.unpackbits(bits, bitorder="little"))
+        deleted[(key << 16) + low] = True
+    return deleted
+
+
 def vector_path(folder: TablePath, vector: dict[str, Any]) -> TablePath:
     """The file that `write_vector` has made."""
     return folder / f"deletion_vector_{uuid.UUID(bytes=_from_z85(vector['pathOrInlineDv']))}.bin"
