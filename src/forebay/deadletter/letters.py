@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import logging
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -19,7 +20,7 @@ from forebay.deadletter.letter import Letter
 from forebay.deadletter.letterbox import Letterbox, LetterReader, Place, Progress, silent
 from forebay.deadletter.outcomes import LetterState, Outcomes, mark_of
 from forebay.deadletter.owners import Owner, mask_of
-from forebay.deadletter.repair import Repair, checked, function, merge_patch
+from forebay.deadletter.repair import Repair, checked, function
 from forebay.deadletter.stats import LetterStats, count
 from forebay.errors import (
     AlreadyRunningError,
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
     from forebay.deadletter.explain import Explanation
     from forebay.deadletter.recovery import RecoveryReport
+    from forebay.deadletter.replacing import Replacement
     from forebay.deadletter.replay import ReplayReport, Unsure
 
 # The SQL parser, Arrow and what decodes records are imported where they are used: listing letters needs none of them.
@@ -91,23 +93,23 @@ class DeadLetters:
 
         asked = condition(sql.parse_condition(text) if isinstance(text, str) else text)
         before = self._wanted
-        return replace(self, _wanted=lambda entry: before(entry) and asked(entry))
+        return dataclasses.replace(self, _wanted=lambda entry: before(entry) and asked(entry))
 
     def only(self, ids: Sequence[str]) -> DeadLetters:
         """Those of these ids. Without the topic's id in it, an id names all letters of its place."""
         named = [self._identity(id) for id in ids]
         before = self._wanted
-        return replace(
+        return dataclasses.replace(
             self, _wanted=lambda entry: before(entry) and any(map(entry.identity.is_named_by, named))
         )
 
     def watched_by(self, progress: Progress) -> DeadLetters:
         """The same, with somebody who hears how far the reading has got."""
-        return replace(self, _progress=progress)
+        return dataclasses.replace(self, _progress=progress)
 
     def named_by(self, flags: str) -> DeadLetters:
         """The same, for whoever gave these flags to a command: a remedy repeats them."""
-        return replace(self, _flags=flags)
+        return dataclasses.replace(self, _flags=flags)
 
     @property
     def flags(self) -> str:
@@ -209,6 +211,7 @@ class DeadLetters:
         *,
         to: str | None = None,
         patch: str | None = None,
+        replace: Sequence[Replacement] = (),
         repair: Callable[[Letter], bytes | None] | str | None = None,
         dry_run: bool = False,
         unsure: Unsure | None = None,
@@ -217,7 +220,8 @@ class DeadLetters:
     ) -> ReplayReport:
         """Send the open ones again, each once: their own bytes, or what a patch or a function makes of them.
 
-        `patch` is a JSON merge patch (RFC 7386); `repair` a function, or its name as `module:function`,
+        `patch` is a JSON merge patch (RFC 7386); `replace` are replacements in fields, which come before it. Avro and Protobuf
+        are decoded for them, and encoded in the same schema again. `repair` a function, or its name as `module:function`,
         that takes a Letter and gives the new value, or None to leave the letter open. `unsure` says whether
         the records of a replay that was killed were "sent" or "unsent", where the topic cannot tell any more.
         `limit` is the most letters to send, `rate` the most a second. A dry run sends nothing, and says which records
@@ -229,11 +233,13 @@ class DeadLetters:
         """
         from forebay.deadletter.replay import Replayer
 
-        if patch is not None and repair is not None:
+        if (patch is not None or replace) and repair is not None:
             raise OptionConflictError("a replay has a patch or a function, not both")
         made: Repair | None = None
-        if patch is not None:
-            made = merge_patch(patch)
+        if patch is not None or replace:
+            from forebay.deadletter.edits import Edits
+
+            made = Edits.of(self._owner.source()).repair(patch, replace)
         elif repair is not None:
             made = function(repair) if isinstance(repair, str) else checked(repair)
         self._owner.check()
