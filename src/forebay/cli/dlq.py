@@ -270,6 +270,15 @@ def replay(
     patch: Annotated[
         str | None, typer.Option("--patch", help="a JSON merge patch (RFC 7386) on each record's value")
     ] = None,
+    replace: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--replace",
+            metavar="FIELD/PATTERN/TEXT",
+            help="in a field, what a regular expression matches becomes another text; / may be any other character "
+            "that is in none of the three",
+        ),
+    ] = None,
     with_: Annotated[
         str | None,
         typer.Option(
@@ -304,15 +313,19 @@ def replay(
 
       forebay dlq replay -s orders -k SchemaMismatch --patch '{"currency": "EUR"}'
 
+      forebay dlq replay -s orders -k TypeConversion --replace 'price/ EUR$/' --dry-run
+
       forebay dlq replay -s orders --all --rate 100 --with repairs:cents_to_euros --to orders-repaired
     """
+    from forebay.deadletter.replacing import Replacement
+
     must_select(where, kind, id, all_)
     if attach is not None:
         from forebay.cli import attached_letters as elsewhere
 
         elsewhere.refuse(
-            topic=topic, brokers=brokers, config=config, with_=with_, limit=limit, rate=rate, unsure=unsure
-        )
+            topic=topic, brokers=brokers, config=config, replace=replace, with_=with_, limit=limit, rate=rate, unsure=unsure
+        )  # fmt: skip
         rest = f" TO {elsewhere.quoted(to)}" if to else ""
         rest += f" PATCH {elsewhere.quoted(patch)}" if patch else ""
         elsewhere.put(Attached(attach), "REPLAY", source, where, kind, id, rest, dry_run, output)
@@ -320,11 +333,13 @@ def replay(
     with _opened(home) as at:
         letters = narrowed(Whose.of(home, source, topic, brokers, config).one(at), where, kind, id)
         with _watched(letters) as reading:
-            how = "with a patch" if patch else f"with {with_}" if with_ else "as they are"
+            given = [Replacement.parse(each) for each in replace or ()]
+            how = "with a patch" if patch or given else f"with {with_}" if with_ else "as they are"
             with _noted(home, "replay dead letters", letters.source, how, dry_run):
                 report = reading.replay(
-                    to=to, patch=patch, repair=with_, dry_run=dry_run, unsure=unsure, limit=limit, rate=rate
-                )
+                    to=to, patch=patch, replace=given, repair=with_,
+                    dry_run=dry_run, unsure=unsure, limit=limit, rate=rate,
+                )  # fmt: skip
         from forebay.runtime.letter_statements import replayed
 
         _say(replayed(report), output)

@@ -14,9 +14,8 @@ import time
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import fields, is_dataclass
 from types import TracebackType
-from typing import Any, Protocol
+from typing import Protocol
 
 from forebay.deadletter.desk_views import (
     EditForm,
@@ -59,7 +58,7 @@ from forebay.errors import (
     UnknownObjectError,
 )
 
-__all__ = ["LetterDesk", "LetterHome", "ReplayJob", "as_json"]
+__all__ = ["LetterDesk", "LetterHome", "ReplayJob"]
 
 log = logging.getLogger("forebay.deadletter")
 
@@ -381,9 +380,14 @@ class LetterDesk:
         with ExitStack() as stack:
             stack.enter_context(who.letters.alone("replay"))
             batches, total, topics = self._selected(who, selection, "open")
-            reader = IndexedReader(who.owner, self._outcomes, batches, mask)
+            # Without letters: those of a replay that was killed may be found to be sent.
+            targets = {to: batches} if to else _own_topics(batches, topics or who.owner.topics()[:1])
+            readers = {
+                target: IndexedReader(who.owner, self._outcomes, rows, mask)
+                for target, rows in targets.items()
+            }
             job = BackgroundReplay(
-                who.owner, self._outcomes, reader, to or _target(who, topics), total,
+                who.owner, self._outcomes, readers, total,
                 actor=actor, repair=repair, rate=rate, held=stack.pop_all(),
                 settled=self._follower.settle, fates=self._fates_of,
             )  # fmt: skip
@@ -577,25 +581,10 @@ class LetterDesk:
         return Counter(self._fates.of(who, row)[0] for row in self._index.replayed(replay_ids))
 
 
-def as_json(view: Any) -> Any:
-    """What a desk gives, as JSON has it: dataclasses as objects, tuples as lists."""
-    if is_dataclass(view) and not isinstance(view, type):
-        return {each.name: as_json(getattr(view, each.name)) for each in fields(view)}
-    if isinstance(view, Mapping):
-        return {str(name): as_json(item) for name, item in view.items()}
-    if isinstance(view, list | tuple):
-        return [as_json(item) for item in view]
-    return view
+def _own_topics(batches: Batches, topics: Sequence[str]) -> dict[str, Batches]:
+    """The letters of each topic."""
 
+    def of(topic: str) -> Batches:
+        return lambda: ([row for row in rows if row.topic == topic] for rows in batches())
 
-def _target(who: Who, topics: Sequence[str]) -> str:
-    if len(topics) == 1:
-        return topics[0]
-    known = () if topics else who.owner.topics()
-    if len(known) == 1:
-        return known[0]
-    raise MissingOptionError(
-        f"the records of '{who.owner.name}' are of {len(topics)} topics: which one are they to go to?",
-        option="to",
-        remedy="name it, and replay the letters of one topic at a time",
-    )
+    return {topic: of(topic) for topic in topics} if len(topics) > 1 else dict.fromkeys(topics, batches)

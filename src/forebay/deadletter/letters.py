@@ -7,7 +7,7 @@ import json
 import logging
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -227,11 +227,11 @@ class DeadLetters:
         `limit` is the most letters to send, `rate` the most a second. A dry run sends nothing, and says which records
         the source would refuse again.
 
-        Blocks until all are sent and written down. `MissingOptionError` where it is not known which topic they came
-        from: give `to`. `OptionConflictError` for both a patch and a repair. A letter that cannot be sent stays open; the
+        Each goes to the topic that it came from, unless `to` names one. Blocks until all are sent and written down.
+        `OptionConflictError` for both a patch and a repair. A letter that cannot be sent stays open; the
         report says why.
         """
-        from forebay.deadletter.replay import Replayer
+        from forebay.deadletter.replay import Replayer, ReplayReport
 
         if (patch is not None or replace) and repair is not None:
             raise OptionConflictError("a replay has a patch or a function, not both")
@@ -243,17 +243,25 @@ class DeadLetters:
         elif repair is not None:
             made = function(repair) if isinstance(repair, str) else checked(repair)
         self._owner.check()
-        target = to or self._topic()
-        replayer = Replayer(self._reader(), self._outcomes, self._owner.options, target)
-        try:
-            if dry_run:
-                return replayer.dry_run(
-                    self._wanted, made, self._progress, limit=limit, judge=self._owner.judge(target)
-                )
-            with self.alone("replay"):
-                report = replayer.run(self._wanted, made, self._progress, unsure, limit=limit, rate=rate)
-        finally:
-            replayer.close()
+        with ExitStack() as held:
+            if not dry_run:
+                held.enter_context(self.alone("replay"))
+            targets = [to] if to else self._targets()
+            report = ReplayReport(self.source, ", ".join(targets) or "no topic", dry_run)
+            for target in targets:
+                wanted = self._wanted if len(targets) == 1 else _of_topic(self._wanted, target)
+                left = None if limit is None else limit - report.sent
+                replayer = Replayer(self._reader(), self._outcomes, self._owner.options, target)
+                try:
+                    if dry_run:
+                        judge = self._owner.judge(target)
+                        replayer.dry_run(wanted, made, self._progress, limit=left, judge=judge, report=report)
+                    else:
+                        replayer.run(
+                            wanted, made, self._progress, unsure, limit=left, rate=rate, report=report
+                        )
+                finally:
+                    replayer.close()
         log.info(
             "event=letters_replayed source=%s target=%s sent=%d found=%d left=%d failed=%d",
             self.source, report.target, report.sent, report.found, report.left, report.problem_count,
@@ -283,14 +291,21 @@ class DeadLetters:
         box = Letterbox(owner.place, owner.options)
         return LetterReader(owner.name, box, self._outcomes, owner.key, mask_of(owner))
 
+    def _targets(self) -> list[str]:
+        """The topics that letters go back to."""
+        known = self._owner.topics()
+        if len(known) == 1:
+            return [str(known[0])]
+        return sorted({entry.letter.topic for entry in self if entry.outcome.state is LetterState.OPEN})
+
     def _topic(self) -> str:
-        """The topic that letters go back to."""
+        """The topic of the records, where there is one."""
         topics = self._owner.topics()
         if len(topics) != 1:
             raise MissingOptionError(
-                f"the records of '{self.source}' are not all of one topic that is known: which one are they to go to?",
-                option="to",
-                remedy="name it (--to, TO 'topic'), and select the letters by WHERE topic = '…'",
+                f"the records of '{self.source}' are not all of one topic: which one is meant?",
+                option="id",
+                remedy="an id is topic/partition/offset, as dlq ls shows it",
             )
         return str(topics[0])
 
@@ -318,6 +333,10 @@ class DeadLetters:
             yield
         finally:
             held.release()
+
+
+def _of_topic(wanted: Condition, topic: str) -> Condition:
+    return lambda entry: entry.letter.topic == topic and wanted(entry)
 
 
 def _chunks(entries: Iterable[Entry]) -> Iterator[list[Entry]]:

@@ -19,6 +19,7 @@ from forebay.formats.refusal import Number
 
 _STEP = re.compile(r"\.?([^.\[\]]+)|\[(\d+|\*)\]|\['((?:[^'\\]|\\.)*)'\]")
 _NUMBER = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?")
+_SEPARATOR = re.compile(r"[^\w.\[\]*' -]")
 ALL = "*"
 
 
@@ -32,6 +33,19 @@ class Replacement:
     field: str
     pattern: str
     replacement: str = ""
+
+    @classmethod
+    def parse(cls, text: str) -> Replacement:
+        """Of `FIELD/PATTERN/TEXT`. The first character that no path of plain names has separates the three."""
+        found = _SEPARATOR.search(text)
+        parts = text.split(found[0]) if found else []
+        if len(parts) not in (3, 4) or parts[3:] not in ([], [""]) or not parts[0] or not parts[1]:
+            raise OptionValueError(
+                f"'{text}' is no replacement",
+                option="replace",
+                remedy="write FIELD/PATTERN/TEXT, for example: --replace 'price/ EUR$/'",
+            )
+        return cls(*parts[:3])
 
 
 def replacing(wanted: Sequence[Replacement], columns: pa.Schema | None) -> Callable[[Any], Any]:
