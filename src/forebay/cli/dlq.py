@@ -317,8 +317,6 @@ def replay(
 
       forebay dlq replay -s orders --all --rate 100 --with repairs:cents_to_euros --to orders-repaired
     """
-    from forebay.deadletter.replacing import Replacement
-
     must_select(where, kind, id, all_)
     if attach is not None:
         from forebay.cli import attached_letters as elsewhere
@@ -333,11 +331,10 @@ def replay(
     with _opened(home) as at:
         letters = narrowed(Whose.of(home, source, topic, brokers, config).one(at), where, kind, id)
         with _watched(letters) as reading:
-            given = [Replacement.parse(each) for each in replace or ()]
-            how = "with a patch" if patch or given else f"with {with_}" if with_ else "as they are"
+            how = "with a patch" if patch or replace else f"with {with_}" if with_ else "as they are"
             with _noted(home, "replay dead letters", letters.source, how, dry_run):
                 report = reading.replay(
-                    to=to, patch=patch, replace=given, repair=with_,
+                    to=to, patch=patch, replace=replace or (), repair=with_,
                     dry_run=dry_run, unsure=unsure, limit=limit, rate=rate,
                 )  # fmt: skip
         from forebay.runtime.letter_statements import replayed

@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 
     from forebay.deadletter.explain import Explanation
     from forebay.deadletter.recovery import RecoveryReport
-    from forebay.deadletter.replacing import Replacement
     from forebay.deadletter.replay import ReplayReport, Unsure
 
 # The SQL parser, Arrow and what decodes records are imported where they are used: listing letters needs none of them.
@@ -211,7 +210,7 @@ class DeadLetters:
         *,
         to: str | None = None,
         patch: str | None = None,
-        replace: Sequence[Replacement] = (),
+        replace: Sequence[str] = (),
         repair: Callable[[Letter], bytes | None] | str | None = None,
         dry_run: bool = False,
         unsure: Unsure | None = None,
@@ -220,7 +219,8 @@ class DeadLetters:
     ) -> ReplayReport:
         """Send the open ones again, each once: their own bytes, or what a patch or a function makes of them.
 
-        `patch` is a JSON merge patch (RFC 7386); `replace` are replacements in fields, which come before it. Avro and Protobuf
+        `patch` is a JSON merge patch (RFC 7386); `replace` are replacements in fields, which
+        come before it, as `FIELD/PATTERN/TEXT`: `price/ EUR$/`. Avro and Protobuf
         are decoded for them, and encoded in the same schema again. `repair` a function, or its name as `module:function`,
         that takes a Letter and gives the new value, or None to leave the letter open. `unsure` says whether
         the records of a replay that was killed were "sent" or "unsent", where the topic cannot tell any more.
@@ -238,8 +238,9 @@ class DeadLetters:
         made: Repair | None = None
         if patch is not None or replace:
             from forebay.deadletter.edits import Edits
+            from forebay.deadletter.replacing import Replacement
 
-            made = Edits.of(self._owner.source()).repair(patch, replace)
+            made = Edits.of(self._owner.source()).repair(patch, [Replacement.parse(each) for each in replace])
         elif repair is not None:
             made = function(repair) if isinstance(repair, str) else checked(repair)
         self._owner.check()
