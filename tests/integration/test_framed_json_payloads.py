@@ -15,6 +15,7 @@ from forebay.kafka.options import KAFKA
 MESSAGES = """syntax = "proto3";
 message Other { int32 x = 1; }
 message Orders { message Order { int64 id = 1; double price = 2; %s } }"""
+OBJECT = '{"$schema": "http://json-schema.org/draft-07/schema#", "title": "Order", "type": "object"}'
 NESTED = b"\x04\x02\x00"  # two indexes: the second message, and the first inside of it
 
 
@@ -54,7 +55,7 @@ def test_json_keeps_its_schema_id_and_every_character_of_the_text(
     stack: Stack, registry: SchemaRegistryClient
 ) -> None:
     topic = unique("orders")
-    number = registry.register_schema(f"{topic}-value", Schema('{"type": "object"}', "JSON"))
+    number = registry.register_schema(f"{topic}-value", Schema(OBJECT, "JSON"))
     values = payloads_of(stack, topic, "json")
     before = frame(number) + b'{"id":  1.50}'
     assert values.text(before) == '{"id":  1.50}'

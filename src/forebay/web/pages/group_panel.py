@@ -25,7 +25,7 @@ class GroupPanel:
         self._turn = 0
         with parts.box("stack"):
             self._way = ui.toggle(_WAYS, value="replace" if group.field else "patch", on_change=self._turned)
-            self._way.props("dense")
+            self._way.props("no-caps dense unelevated")
             with parts.box("stack tight") as self._replacing:
                 parts.text(
                     r"In one field of each record, what a regular expression matches becomes another text; \1 is its first group. The result is a number where the column is one.",

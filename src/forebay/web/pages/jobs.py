@@ -19,7 +19,7 @@ _FATES: Final = (("in_view", "in the view", "good"), ("waiting", "on the way", "
 
 
 @dataclass(frozen=True)
-class Sending:
+class ReplayAsked:
     """How letters are sent: at most so many a second, to another topic than the one that each came from."""
 
     rate: float | None = None
@@ -117,7 +117,7 @@ async def replay(
     ask: bool = True,
 ) -> bool:
     """Ask how fast and where to, and send. Whether it has begun."""
-    how = Sending()
+    how = ReplayAsked()
     if ask:
         answer = await _ask(many, patch is not None or bool(replace))
         if answer is None:
@@ -133,7 +133,7 @@ async def replay(
     return True
 
 
-async def _ask(many: str, patched: bool) -> Sending | None:
+async def _ask(many: str, patched: bool) -> ReplayAsked | None:
     """None: do not."""
     with ui.dialog() as dialog, ui.card().classes("dialog"):
         parts.text(f"Replay {many}?", tag="h2")
@@ -148,7 +148,7 @@ async def _ask(many: str, patched: bool) -> Sending | None:
         to = ui.input("To another topic (empty: the one that each came from)").props("outlined dense")
 
         def answer() -> None:
-            dialog.submit(Sending(float(rate.value or 0) or None, str(to.value or "").strip() or None))
+            dialog.submit(ReplayAsked(float(rate.value or 0) or None, str(to.value or "").strip() or None))
 
         with parts.box("line"):
             ui.space()
@@ -156,7 +156,7 @@ async def _ask(many: str, patched: bool) -> Sending | None:
             parts.button("Replay", answer, kind="main-action", icon="replay")
     given = await dialog
     dialog.delete()
-    return given if isinstance(given, Sending) else None
+    return given if isinstance(given, ReplayAsked) else None
 
 
 async def discard(face: Face, selection: Selection, many: str) -> bool:

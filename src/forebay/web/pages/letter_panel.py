@@ -169,7 +169,7 @@ class _Repair:
             if len(self._begins) > 1:
                 shown = {form: _FORMS[form] for form in self._begins}
                 ui.toggle(shown, value=self._form, on_change=lambda event: self._written(event.value)).props(
-                    "dense"
+                    "no-caps dense unelevated"
                 )
             ui.space()
             parts.button("Format JSON", self._format, kind="ghost")
