@@ -15,10 +15,12 @@ from made import a_letter
 
 from forebay import column_types as types
 from forebay.deadletter.edits import Edits
+from forebay.deadletter.masked import LetterMask
 from forebay.deadletter.repair import RepairError
 from forebay.deadletter.replacing import Replacement
 from forebay.errors import OptionValueError
 from forebay.formats.refusal import RefusedError
+from forebay.hiding import Mask
 from forebay.kafka.json_payloads import JsonPayloads
 from forebay.kafka.options import KAFKA
 
@@ -176,3 +178,13 @@ def test_patches_and_replacements_keep_the_schema_of_the_record(orders: JsonPayl
     assert patched == order(id=2, note="y")
     with pytest.raises(RepairError, match="id: expected long"):
         Edits(orders).repair('{"id": "two"}')(a_letter(order()))
+
+
+@pytest.mark.parametrize(
+    "field", ["email", "EMAIL", "customer.card", "customer.card.number", "customer[*]", "customer['card']"]
+)
+def test_no_pattern_can_be_matched_with_what_is_masked(field: str) -> None:
+    edits = Edits(None, COLUMNS, LetterMask(Mask(("email", "customer.card"))))
+    with pytest.raises(OptionValueError, match="may be masked"):
+        edits.repair(None, [Replacement(field, "^a")])
+    edits.repair(None, [Replacement("customer.name", "^a")])

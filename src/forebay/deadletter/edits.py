@@ -12,7 +12,7 @@ from forebay.deadletter.letter import Letter
 from forebay.deadletter.locate import TextSpan, locate
 from forebay.deadletter.masked import LetterMask
 from forebay.deadletter.repair import Repair, RepairError, json_repair, merge_patch
-from forebay.deadletter.replacing import Replacement, replacing
+from forebay.deadletter.replacing import ALL, Replacement, replacing, steps
 from forebay.errors import ForebayError, OptionValueError, StatementError
 from forebay.formats.refusal import RefusedError
 from forebay.hiding import HIDDEN
@@ -74,13 +74,29 @@ class Edits:
         """First the replacements, then the patch (RFC 7386). OptionValueError if one of them is wrong."""
         if patch is not None and HIDDEN in patch:
             raise OptionValueError(f"a patch cannot hold {HIDDEN}: write the value", option="patch")
-        steps: list[Repair] = []
+        made: list[Repair] = []
         if replacements:
+            for each in replacements:
+                self._check_shown(each.field)
             change = replacing(replacements, self._columns)
-            steps.append(json_repair(change, always=patch is not None))
+            made.append(json_repair(change, always=patch is not None))
         if patch is not None:
-            steps.append(merge_patch(patch))
-        return _through_json(_one_after_another(steps), self.payloads)
+            made.append(merge_patch(patch))
+        return _through_json(_one_after_another(made), self.payloads)
+
+    def _check_shown(self, field: str) -> None:
+        """Whether a pattern matches tells what a masked field holds, so such a field has no replacements."""
+        if not self._mask:
+            return
+        names = [step for step in steps(field) if isinstance(step, str)]
+        hidden = any(self._mask.mask.hides(names[: place + 1]) for place in range(len(names)))
+        # All entries of a map, and fields that a schema may have under another name than the column, may be masked ones.
+        if hidden or ALL in names or self.payloads is not None:
+            raise OptionValueError(
+                f"'{field}' may be masked, and has no replacements",
+                option="replace",
+                remedy="set it by a patch, or replay with a function: forebay dlq replay --with module:function",
+            )
 
 
 def with_value(letter: Letter, value: bytes | None) -> Letter:
@@ -101,10 +117,10 @@ def json_span(text: str, field: str | None) -> TextSpan | None:
     return low, high
 
 
-def _one_after_another(steps: Sequence[Repair]) -> Repair:
+def _one_after_another(repairs: Sequence[Repair]) -> Repair:
     def repair(letter: Letter) -> bytes | None:
-        for step in steps:
-            made = step(letter)
+        for each in repairs:
+            made = each(letter)
             if made is None:
                 return None
             letter = with_value(letter, made)

@@ -67,7 +67,7 @@ def replacing(wanted: Sequence[Replacement], columns: pa.Schema | None) -> Calla
 class _Replacing:
     def __init__(self, wanted: Replacement, columns: pa.Schema | None) -> None:
         self._wanted = wanted
-        self._steps = _steps(wanted.field)
+        self._steps = steps(wanted.field)
         kind = _type_at(columns, self._steps)
         self._numeric = kind is not None and (
             pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
@@ -86,8 +86,8 @@ class _Replacing:
         if step == len(self._steps):
             return self._changed(value)
         name = self._steps[step]
-        if isinstance(value, dict) and name != ALL and str(name) in value:
-            return value | {str(name): self.within(value[str(name)], step + 1)}
+        if isinstance(value, dict) and name != ALL and isinstance(name, str) and name in value:
+            return value | {name: self.within(value[name], step + 1)}
         if isinstance(value, list) and name == ALL:
             return [self.within(item, step + 1) for item in value]
         if isinstance(value, dict) and name == ALL:
@@ -118,7 +118,8 @@ class _Replacing:
         return str(found[0].as_py())
 
 
-def _steps(path: str) -> list[str | int]:
+def steps(path: str) -> list[str | int]:
+    """The names and places that a path is of; `*` for all. OptionValueError if it is none."""
     found: list[str | int] = []
     at = 0
     for step in _STEP.finditer(path):

@@ -109,6 +109,11 @@ class GuardedDesk:
     def preview(
         self, group: str, patch: str | None, samples: int = 5, replace: Sequence[Replacement] = ()
     ) -> tuple[Preview, ...]:
+        if replace and self._ground.hide_payloads:
+            # Whether a pattern matches says what is hidden.
+            raise OptionConflictError(
+                "no replacement is tried while payloads are hidden", remedy="a merge patch is"
+            )
         found = self._desk.preview(group, patch, samples, replace)
         if not self._ground.hide_payloads:
             return found
