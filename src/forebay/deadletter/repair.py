@@ -14,9 +14,14 @@ from typing import Any
 
 from forebay.deadletter.letter import Letter
 from forebay.errors import OptionValueError
-from forebay.formats.refusal import Number
 
 Repair = Callable[[Letter], bytes | None]
+
+
+class Digits(str):
+    """A number as it was written. Not that of `formats`: commands that list letters do without what formats import."""
+
+    __slots__ = ()
 
 
 class RepairError(Exception):
@@ -36,7 +41,7 @@ def merge_patch(patch: str) -> Repair:
 
 
 def json_repair(change: Callable[[Any], Any], *, always: bool = True) -> Repair:
-    """A change of the record as JSON. Numbers are `Number`: what is not changed keeps its digits.
+    """A change of the record as JSON. Numbers are `Digits`: what is not changed keeps its digits.
 
     Without `always`, a letter that it changes nothing of stays open.
     """
@@ -45,7 +50,7 @@ def json_repair(change: Callable[[Any], Any], *, always: bool = True) -> Repair:
         if letter.value is None:
             raise RepairError("the record has no value, and this needs JSON")
         try:
-            found = json.loads(letter.value, parse_float=Number, parse_int=Number, object_pairs_hook=_unique)
+            found = json.loads(letter.value, parse_float=Digits, parse_int=Digits, object_pairs_hook=_unique)
             before, made = _dump(found), _dump(change(found))
         except (ValueError, RecursionError) as error:
             raise RepairError(
@@ -76,7 +81,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _dump(value: Any) -> str:
-    if isinstance(value, Number):
+    if isinstance(value, Digits):
         return str(value)
     if isinstance(value, dict):
         return "{" + ", ".join(f"{_dump_text(name)}: {_dump(item)}" for name, item in value.items()) + "}"

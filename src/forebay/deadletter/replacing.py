@@ -14,8 +14,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from forebay.deadletter.repair import Digits
 from forebay.errors import OptionValueError
-from forebay.formats.refusal import Number
 
 _STEP = re.compile(r"\.?([^.\[\]]+)|\[(\d+|\*)\]|\['((?:[^'\\]|\\.)*)'\]")
 _NUMBER = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?")
@@ -104,8 +104,8 @@ class _Replacing:
             return value
         made = self._replaced(str(value))
         bare = made.strip()
-        if (self._numeric or isinstance(value, Number)) and _NUMBER.fullmatch(bare):
-            return Number(bare)
+        if (self._numeric or isinstance(value, Digits)) and _NUMBER.fullmatch(bare):
+            return Digits(bare)
         if self._boolean and bare in ("true", "false"):
             return bare == "true"
         return made
