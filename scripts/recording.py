@@ -45,7 +45,7 @@ def record(url: str, folder: Path) -> None:
         page.locator(".grid tbody tr a[href*=group]").first.click()
         expect(page.locator(".verdict")).to_contain_text("refuses")
         film.shoot(2200)
-        _repair(page)
+        ids = [_repair(page)]
         expect(page.locator(".verdict")).to_contain_text("accepts")
         page.wait_for_timeout(400)
         film.shoot(2400)
@@ -54,13 +54,13 @@ def record(url: str, folder: Path) -> None:
         expect(page.locator(".job").first).to_contain_text("1 in the view")
         film.shoot(2200)
         page.get_by_role("tab", name="Whole group").click()
-        page.locator(".editor .cm-content").click()
-        page.keyboard.press("Control+a")
-        page.keyboard.insert_text('{"amount": 0}')
+        page.get_by_label("Pattern").fill(" EUR$")
         expect(page.get_by_text(re.compile("samples would be accepted"))).to_contain_text("5 of 5")
         page.wait_for_timeout(400)
         film.shoot(2400)
-        page.get_by_role("button", name="Replay all, patched").click()
+        befores = page.locator(".payload", has_text="EUR").all_inner_texts()
+        ids += [str(json.loads(before)["id"]) for before in befores]
+        page.get_by_role("button", name="Replay all, repaired").click()
         page.get_by_label("At most so many a second").fill("15")
         page.wait_for_timeout(400)
         film.shoot(1500)
@@ -71,7 +71,13 @@ def record(url: str, folder: Path) -> None:
             film.shoot(700)
         expect(page.locator(".job").first).to_contain_text("done")
         expect(page.locator(".job").first.locator(".badge", has_text="on the way")).to_have_count(0)
-        film.shoot(3500)
+        film.shoot(2500)
+        page.goto(f"{url}/sql")
+        _type(page, f"SELECT id, customer, amount FROM all_orders WHERE id IN ({', '.join(ids)});")  # noqa: S608
+        page.get_by_role("button", name="Run").click()
+        expect(page.locator(".grid tbody tr")).to_have_count(len(ids))
+        page.wait_for_timeout(400)
+        film.shoot(4000)
         film.save(folder / "desk.gif")
 
 
@@ -101,13 +107,19 @@ class Film:
         )
 
 
-def _repair(page: Page) -> None:
-    """As somebody types it: the amount without the currency."""
+def _repair(page: Page) -> str:
+    """As somebody types it: the amount without the currency. The order's id."""
     wrong = page.locator(".payload").first.inner_text()
+    right = EUROS.sub(r"\1", wrong)
+    _type(page, right)
+    return str(json.loads(right)["id"])
+
+
+def _type(page: Page, text: str) -> None:
+    """Instead of what the editor has."""
     page.locator(".editor .cm-content").click()
     page.keyboard.press("Control+a")
-    page.keyboard.insert_text(EUROS.sub(r"\1", wrong))
-    json.loads(EUROS.sub(r"\1", wrong))
+    page.keyboard.insert_text(text)
 
 
 def _picture(page: Page, target: Path) -> None:

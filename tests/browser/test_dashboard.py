@@ -71,17 +71,27 @@ def test_from_what_is_wrong_to_a_repaired_record_in_the_view(visit: Visit, made:
     assert sessions.rows(made.session, f"SELECT v FROM {made.view} WHERE id = {id}") == [(4711,)]
 
 
-def test_a_patch_repairs_the_whole_group_and_its_rows_arrive_in_the_view(
+def test_a_replacement_repairs_the_whole_group_and_its_rows_arrive_in_the_view(
     visit: Visit, made: Pipeline
 ) -> None:
     _open_group(visit)
     page = visit.page
     page.get_by_role("tab", name="Whole group").click()
+    page.get_by_role("button", name="Merge patch").click()
     visit.type_into(".editor", '{"v": 12}')
     expect(page.get_by_text(re.compile(r"(\d) of \1 samples would be accepted"))).to_be_visible()
     visit.shoot("desk-patch")
-    page.get_by_role("button", name="Replay all, patched").click()
+    page.get_by_role("button", name="Replace in a field").click()
+    expect(page.get_by_text(re.compile("samples would be accepted"))).to_be_hidden()
+    expect(page.get_by_label("Field")).to_have_value("v")
+    page.get_by_label("Pattern").fill(" EUR$")
+    expect(page.get_by_text(re.compile(r"(\d) of \1 samples would be accepted"))).to_be_visible()
+    assert visit.faults() == []
+    visit.shoot("desk-replacement")
+    page.get_by_role("button", name="Replay all, repaired").click()
+    expect(page.get_by_label("To another topic")).to_have_value("")
     page.get_by_label("At most so many a second").fill("500")
+    visit.shoot("desk-replay-asked")
     page.get_by_role("dialog").get_by_role("button", name="Replay").click()
     expect(page.locator(".job").first).to_contain_text(re.compile(rf"{BAD - 1} of {BAD - 1} letters"))
     expect(page.locator(".job").first).to_contain_text(f"{BAD - 1} in the view")
@@ -89,6 +99,8 @@ def test_a_patch_repairs_the_whole_group_and_its_rows_arrive_in_the_view(
     visit.go(f"/view?name={made.view}", ".grid tbody tr")
     expect(page.locator(".tile").filter(has_text="Rows").locator(".tile-value")).to_have_text(str(20 + BAD))
     visit.shoot("view")
+    found = sessions.rows(made.session, f"SELECT id, v FROM {made.view} WHERE v <> 4711")
+    assert sum(id == v for id, v in found) >= BAD - 1
 
 
 def test_a_letter_is_discarded_with_a_reason_and_the_audit_log_has_it(visit: Visit, made: Pipeline) -> None:

@@ -11,14 +11,16 @@ from pathlib import Path
 
 import letters as make
 import pytest
+from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
 from letters import BROKEN, COLUMNS, NO_ID, TEXT_PRICE, Case
 from sessions import caught_up, connect, create_source, rows
-from support import Cluster
+from support import Cluster, Stack
 from waiting import eventually
 
 import forebay
 from forebay.deadletter.desk import LetterDesk
 from forebay.deadletter.desk_views import Selection
+from forebay.deadletter.replacing import Replacement
 from forebay.errors import AlreadyRunningError, OptionValueError, UnknownObjectError
 from forebay.runtime.home import Home
 
@@ -108,6 +110,108 @@ def test_a_group_is_repaired_replayed_and_seen_in_the_view(
     history = desk.letter(case.source, other.id).history
     assert [(event.state, event.actor) for event in history] == [("replayed", "ann"), ("failed_again", None)]
     assert desk.group(group.id).counts == {"open": 1, "replayed": 7}
+
+
+ORDER = {
+    "type": "record",
+    "name": "Order",
+    "fields": [{"name": "id", "type": ["null", "long"]}, {"name": "price", "type": "double"}],
+}
+
+
+def test_an_avro_letter_is_repaired_as_json_and_seen_in_the_view(
+    session: forebay.Session, desk: LetterDesk, kafka: Cluster, stack: Stack, registry: SchemaRegistryClient
+) -> None:
+    case = make.case(kafka, partitions=1)
+    number = registry.register_schema(f"{case.topic}-value", Schema(json.dumps(ORDER), "AVRO"))
+    frame = bytes(1) + number.to_bytes(4, "big")
+    good = frame + b"\x02\x02" + struct.pack("<d", 2.5)
+    no_id = frame + b"\x00" + struct.pack("<d", 88.5)
+    made = create_source(kafka, case.source, case.topic, COLUMNS, auto_offset_reset="earliest")
+    view = f"{case.source}_v"
+    session.execute(
+        f"{made.replace('FORMAT JSON', 'FORMAT AVRO')} USING SCHEMA REGISTRY (url = '{stack.schema_registry_url}') "
+        f"ON ERROR = 'dead_letter' WITH (dead_letter_topic = '{case.dlq}', max_errors_per_second = '0'); "
+        f"CREATE MATERIALIZED VIEW {view} AS SELECT id, price FROM {case.source}"
+    )
+    kafka.produce(case.topic, [good, no_id, no_id, good[:9]])
+    caught_up(session)
+    desk.refresh(case.source)
+    group, broken = desk.groups(case.source).groups
+    assert (group.kind, group.field, group.letters) == ("SchemaMismatch", "id", 2)
+
+    first = desk.letters(group.id).letters[0].id
+    value = desk.letter(case.source, first).value
+    assert value is not None
+    assert (value.form, value.editable, json.loads(value.decoded or "")) == (
+        "json",
+        True,
+        {"id": None, "price": 88.5},
+    )
+    tried = desk.dry_run(case.source, first, b'{"id": "seven", "price": 88.5}', "json")
+    assert (tried.accepted, "id: expected long" in str(tried.message)) == (False, True)
+    refused = desk.dry_run(case.source, first, b'{"id": null, "price": 88.5}', "json")
+    assert (refused.field, refused.text_span) == ("id", (7, 11))
+    edited = b'{"id": 7, "price": 88.5}'
+    assert json.loads(desk.dry_run(case.source, first, edited, "json").row or "") == {"id": 7, "price": 88.5}
+    one = desk.replay(Selection(case.source, ids=(first,)), actor="ann", value=edited, form="json").wait(60)
+    assert (one.state, one.sent) == ("done", 1)
+
+    # The other by a patch for the group, and what is no datum at all by a whole value of the newest schema.
+    [preview] = desk.preview(group.id, '{"id": 8}')
+    assert preview.before is not None
+    assert json.loads(preview.after or "") == {"id": 8, "price": 88.5}
+    assert (
+        desk.replay(Selection(case.source, group=group.id), actor="ann", patch='{"id": 8}').wait(60).sent == 1
+    )
+    cut = desk.letter(case.source, broken.samples[0])
+    assert cut.value is not None
+    assert (cut.value.editable, cut.value.decoded) == (True, None)
+    assert "at byte" in str(cut.value.note)
+    whole = b'{"id": 9, "price": 1}'
+    alone = Selection(case.source, ids=(cut.row.id,))
+    assert desk.replay(alone, actor="ann", value=whole, form="json").wait(60).sent == 1
+    caught_up(session)
+    assert sorted(rows(session, f"SELECT id, price FROM {view}")) == [
+        (1, 2.5),
+        (7, 88.5),
+        (8, 88.5),
+        (9, 1.0),
+    ]
+    assert {value[:5] for value in kafka.values(case.topic) if value} == {frame}
+
+
+def test_letters_of_several_topics_go_back_to_the_topic_that_each_came_from(
+    session: forebay.Session, desk: LetterDesk, cluster: Cluster
+) -> None:
+    source, topics, dlq = (
+        make.name("letters"),
+        [cluster.make_topic(1) for _ in range(2)],
+        cluster.make_topic(1),
+    )
+    made = create_source(cluster, source, ",".join(topics), COLUMNS, auto_offset_reset="earliest")
+    session.execute(
+        f"{made.replace('topic =', 'topics =')} ON ERROR = 'dead_letter' WITH (dead_letter_topic = '{dlq}')"
+    )
+    for place, topic in enumerate(topics):
+        case = Case(cluster, source, topic, dlq)
+        case.fail(session, [json.dumps({"id": place, "price": f"{place + 1}.5 EUR"}).encode()] * (place + 1))
+    desk.refresh(source)
+    [group] = desk.groups(source).groups
+    assert group.letters == 3
+    euros = [Replacement("price", " EUR$")]
+    [*previews] = desk.preview(group.id, None, replace=euros)
+    assert all(each.trial and each.trial.accepted for each in previews)
+    one = next(row for row in desk.letters(group.id).letters if row.topic == topics[1])
+    done = desk.replay(Selection(source, ids=(one.id,)), actor="ann", replace=euros, to=topics[0]).wait(60)
+    assert (done.state, done.sent, done.target) == ("done", 1, topics[0])
+
+    done = desk.replay(Selection(source, group=group.id), actor="ann", replace=euros).wait(60)
+    assert (done.state, done.sent, done.error) == ("done", 2, None)
+    assert set(done.target.split(", ")) == set(topics)
+    sent = [[json.loads(value or b"")["price"] for value in cluster.values(topic)] for topic in topics]
+    found = [sorted(price for price in prices if isinstance(price, float)) for prices in sent]
+    assert found == [[1.5, 2.5], [2.5]]
 
 
 def test_a_replay_that_is_stopped_loses_and_doubles_nothing(

@@ -99,7 +99,7 @@ def _draw(found: dict[str, Any], console: Console) -> None:
         grid.add_row("field", Text(row["field"]))
     for part in ("key", "value"):
         if found[part] is not None:
-            text = found[part]["text"]
+            text = found[part]["text"] or found[part]["decoded"]
             grid.add_row(part, Text(text if text is not None else found[part]["note"] or "not text"))
     for header in found["headers"]:
         value = header["text"] if header["text"] is not None else header["hex"] or "•••"

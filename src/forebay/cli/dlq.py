@@ -270,6 +270,15 @@ def replay(
     patch: Annotated[
         str | None, typer.Option("--patch", help="a JSON merge patch (RFC 7386) on each record's value")
     ] = None,
+    replace: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--replace",
+            metavar="FIELD/PATTERN/TEXT",
+            help="in a field, what a regular expression matches becomes another text; / may be any other character "
+            "that is in none of the three",
+        ),
+    ] = None,
     with_: Annotated[
         str | None,
         typer.Option(
@@ -304,6 +313,8 @@ def replay(
 
       forebay dlq replay -s orders -k SchemaMismatch --patch '{"currency": "EUR"}'
 
+      forebay dlq replay -s orders -k TypeConversion --replace 'price/ EUR$/' --dry-run
+
       forebay dlq replay -s orders --all --rate 100 --with repairs:cents_to_euros --to orders-repaired
     """
     must_select(where, kind, id, all_)
@@ -311,8 +322,8 @@ def replay(
         from forebay.cli import attached_letters as elsewhere
 
         elsewhere.refuse(
-            topic=topic, brokers=brokers, config=config, with_=with_, limit=limit, rate=rate, unsure=unsure
-        )
+            topic=topic, brokers=brokers, config=config, replace=replace, with_=with_, limit=limit, rate=rate, unsure=unsure
+        )  # fmt: skip
         rest = f" TO {elsewhere.quoted(to)}" if to else ""
         rest += f" PATCH {elsewhere.quoted(patch)}" if patch else ""
         elsewhere.put(Attached(attach), "REPLAY", source, where, kind, id, rest, dry_run, output)
@@ -320,11 +331,12 @@ def replay(
     with _opened(home) as at:
         letters = narrowed(Whose.of(home, source, topic, brokers, config).one(at), where, kind, id)
         with _watched(letters) as reading:
-            how = "with a patch" if patch else f"with {with_}" if with_ else "as they are"
+            how = "with a patch" if patch or replace else f"with {with_}" if with_ else "as they are"
             with _noted(home, "replay dead letters", letters.source, how, dry_run):
                 report = reading.replay(
-                    to=to, patch=patch, repair=with_, dry_run=dry_run, unsure=unsure, limit=limit, rate=rate
-                )
+                    to=to, patch=patch, replace=replace or (), repair=with_,
+                    dry_run=dry_run, unsure=unsure, limit=limit, rate=rate,
+                )  # fmt: skip
         from forebay.runtime.letter_statements import replayed
 
         _say(replayed(report), output)

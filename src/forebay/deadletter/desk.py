@@ -14,11 +14,11 @@ import time
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import fields, is_dataclass, replace
 from types import TracebackType
-from typing import Any, Protocol
+from typing import Protocol
 
 from forebay.deadletter.desk_views import (
+    EditForm,
     Fate,
     IndexState,
     LetterGroup,
@@ -33,7 +33,8 @@ from forebay.deadletter.desk_views import (
     StateFilter,
     Trial,
 )
-from forebay.deadletter.entry import Entry, text_of
+from forebay.deadletter.edits import placed_in_json, with_value
+from forebay.deadletter.entry import Entry
 from forebay.deadletter.everybody import Everybody, LetterHome, WatchedTopics, Who
 from forebay.deadletter.fates import Fates
 from forebay.deadletter.follow import Follower
@@ -42,17 +43,22 @@ from forebay.deadletter.identity import Identity
 from forebay.deadletter.index import IndexRow, LetterIndex
 from forebay.deadletter.letter import Letter
 from forebay.deadletter.letter_show import view_of
-from forebay.deadletter.masked import LetterMask
 from forebay.deadletter.outcomes import Outcomes
 from forebay.deadletter.owners import complete
 from forebay.deadletter.positions import letters_at
-from forebay.deadletter.repair import Repair, RepairError, merge_patch
+from forebay.deadletter.repair import RepairError
+from forebay.deadletter.replacing import Replacement
 from forebay.deadletter.replay_job import BackgroundReplay, Batches, IndexedReader
 from forebay.deadletter.trials import Trials
-from forebay.errors import MissingOptionError, OptionConflictError, OptionValueError, UnknownObjectError
-from forebay.hiding import HIDDEN
+from forebay.errors import (
+    MissingOptionError,
+    OptionConflictError,
+    OptionValueError,
+    StatementError,
+    UnknownObjectError,
+)
 
-__all__ = ["LetterDesk", "LetterHome", "ReplayJob", "as_json"]
+__all__ = ["LetterDesk", "LetterHome", "ReplayJob"]
 
 log = logging.getLogger("forebay.deadletter")
 
@@ -296,31 +302,44 @@ class LetterDesk:
 
     # -- trying ---------------------------------------------------------------------------------------
 
-    def dry_run(self, owner: str, id: str, value: bytes) -> Trial:
+    def dry_run(self, owner: str, id: str, value: bytes, form: EditForm = "text") -> Trial:
         """Decode an edited value as the source is defined now. `•••` stands for what the record has there."""
         who, row = self._named(owner, id)
         letter = complete(self._read(who, row), who.owner.options)
-        _, mask = self._trials.of(who.owner)
-        true = mask.restored(letter, value) if mask else value
-        return self._trials.judge(who.owner, _with(letter, true))
+        try:
+            true = self._trials.edits(who.owner).value(letter, value, form)
+        except StatementError as error:
+            if form == "text":
+                raise
+            return Trial(False, None, message=error.message)  # while it is typed, nothing is wrong with that
+        trial = self._trials.judge(who.owner, with_value(letter, true))
+        return trial if form == "text" else placed_in_json(trial, value.decode())
 
-    def preview(self, group: str, patch: str, samples: int = 5) -> tuple[Preview, ...]:
-        """What a JSON merge patch (RFC 7386) makes of some letters, and whether it decodes. `OptionValueError`."""
-        repair = _patch(patch)
+    def preview(
+        self, group: str, patch: str | None, samples: int = 5, replace: Sequence[Replacement] = ()
+    ) -> tuple[Preview, ...]:
+        """What replacements and a JSON merge patch (RFC 7386) make of some letters, and whether it decodes.
+
+        `OptionValueError` if one of them is wrong.
+        """
         who = self._of_group(group)
         assert who.writer is not None
-        _, mask = self._trials.of(who.owner)
+        edits = self._trials.edits(who.owner)
+        repair = edits.repair(patch, replace)
         rows = self._index.rows([who.writer], "open", group, limit=max(1, min(samples, SAMPLES_MOST)))
         found = []
         for row, letter in letters_at(who.followed.place, who.followed.options, rows):
             record = complete(letter, who.owner.options)
-            before = _shown(record, mask)
+            before = edits.shown(record)
             try:
-                after = _with(record, repair(record))
+                made = repair(record)
+                if made is None:
+                    raise RepairError("nothing of it changes: it stays open")
             except RepairError as error:
                 found.append(Preview(row.id, before, None, None, str(error)))
                 continue
-            found.append(Preview(row.id, before, _shown(after, mask), self._trials.judge(who.owner, after)))
+            after = with_value(record, made)
+            found.append(Preview(row.id, before, edits.shown(after), self._trials.judge(who.owner, after)))
         return tuple(found)
 
     # -- doing ----------------------------------------------------------------------------------------
@@ -331,16 +350,19 @@ class LetterDesk:
         *,
         actor: str,
         value: bytes | None = None,
+        form: EditForm = "text",
         patch: str | None = None,
+        replace: Sequence[Replacement] = (),
         rate: float | None = None,
         to: str | None = None,
     ) -> ReplayJob:
         """Send open letters again, in the background: their own bytes, one with an edited value, or each patched.
 
-        `AlreadyRunningError` while letters of that owner are being replayed. `OptionConflictError` for both a value
-        and a patch, or a value for several letters.
+        Each goes to the topic that it came from, unless `to` names one. `AlreadyRunningError` while letters of that owner
+        are being replayed. `OptionConflictError` for both a value and a patch, or a value for several letters.
         """
-        if value is not None and (patch is not None or len(selection.ids) != 1):
+        patched = patch is not None or bool(replace)
+        if value is not None and (patched or len(selection.ids) != 1):
             raise OptionConflictError(
                 "an edited value is for one letter, and without a patch", option="value"
             )
@@ -349,17 +371,23 @@ class LetterDesk:
         who = self._everybody.one(selection.owner)
         who.owner.check()
         _, mask = self._trials.of(who.owner)
-        repair = None if patch is None else _patch(patch)
+        edits = self._trials.edits(who.owner)
+        repair = edits.repair(patch, replace) if patched else None
         if value is not None:
             record = complete(self._read(*self._named(selection.owner, selection.ids[0])), who.owner.options)
-            true = mask.restored(record, value) if mask else value
+            true = edits.value(record, value, form)
             repair = lambda letter: true  # noqa: E731
         with ExitStack() as stack:
             stack.enter_context(who.letters.alone("replay"))
             batches, total, topics = self._selected(who, selection, "open")
-            reader = IndexedReader(who.owner, self._outcomes, batches, mask)
+            # Without letters: those of a replay that was killed may be found to be sent.
+            targets = {to: batches} if to else _own_topics(batches, topics or who.owner.topics()[:1])
+            readers = {
+                target: IndexedReader(who.owner, self._outcomes, rows, mask)
+                for target, rows in targets.items()
+            }
             job = BackgroundReplay(
-                who.owner, self._outcomes, reader, to or _target(who, topics), total,
+                who.owner, self._outcomes, readers, total,
                 actor=actor, repair=repair, rate=rate, held=stack.pop_all(),
                 settled=self._follower.settle, fates=self._fates_of,
             )  # fmt: skip
@@ -553,41 +581,10 @@ class LetterDesk:
         return Counter(self._fates.of(who, row)[0] for row in self._index.replayed(replay_ids))
 
 
-def as_json(view: Any) -> Any:
-    """What a desk gives, as JSON has it: dataclasses as objects, tuples as lists."""
-    if is_dataclass(view) and not isinstance(view, type):
-        return {each.name: as_json(getattr(view, each.name)) for each in fields(view)}
-    if isinstance(view, Mapping):
-        return {str(name): as_json(item) for name, item in view.items()}
-    if isinstance(view, list | tuple):
-        return [as_json(item) for item in view]
-    return view
+def _own_topics(batches: Batches, topics: Sequence[str]) -> dict[str, Batches]:
+    """The letters of each topic."""
 
+    def of(topic: str) -> Batches:
+        return lambda: ([row for row in rows if row.topic == topic] for rows in batches())
 
-def _patch(patch: str) -> Repair:
-    if HIDDEN in patch:
-        raise OptionValueError(f"a patch cannot hold {HIDDEN}: write the value", option="patch")
-    return merge_patch(patch)
-
-
-def _with(letter: Letter, value: bytes | None) -> Letter:
-    return replace(letter, value=value, size=len(value or b""), sha256=None)
-
-
-def _shown(letter: Letter, mask: LetterMask | None) -> str | None:
-    if mask is None:
-        return text_of(letter.value)
-    return mask.part(letter, of_key=False).text
-
-
-def _target(who: Who, topics: Sequence[str]) -> str:
-    if len(topics) == 1:
-        return topics[0]
-    known = () if topics else who.owner.topics()
-    if len(known) == 1:
-        return known[0]
-    raise MissingOptionError(
-        f"the records of '{who.owner.name}' are of {len(topics)} topics: which one are they to go to?",
-        option="to",
-        remedy="name it, and replay the letters of one topic at a time",
-    )
+    return {topic: of(topic) for topic in topics} if len(topics) > 1 else dict.fromkeys(topics, batches)

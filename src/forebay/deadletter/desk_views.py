@@ -22,6 +22,12 @@ and it was not refused. `sent`: replayed, and nobody here can tell more (another
 """
 
 
+EditForm = Literal["text", "json", "hex"]
+"""How an edited value is written: as it is; as JSON, which is encoded in the record's schema where the format is no text;
+in hexadecimal.
+"""
+
+
 @dataclass(frozen=True)
 class IndexState:
     """How far the index of one owner's letters is. `behind` is 0 once it has all."""
@@ -133,13 +139,18 @@ class Payload:
 
     size: int  # bytes of the whole; -1: not known
     text: str | None  # if it is text; masked values as •••; bounded by TEXT_SHOWN
-    text_span: tuple[int, int] | None  # characters of `text` that are at fault
-    decoded: str | None  # JSON of the row, where the format is no text and it decodes
+    text_span: tuple[int, int] | None  # characters of `text`, or of `decoded`, that are at fault
+    decoded: (
+        str | None
+    )  # JSON of the record, where the format is no text and it decodes; if masked, of its row
     hex: tuple[HexLine, ...]  # bounded, around what is at fault; none where something is masked
     hidden: int  # bytes that the dump leaves out
     byte_span: tuple[int, int] | None  # bytes of the value that are at fault
-    editable: bool  # whether `text` is all of it, and may be sent back by an edit
+    editable: (
+        bool  # whether it can be edited: what is shown is all of it, or it can only be replaced as a whole
+    )
     note: str | None
+    form: EditForm = "text"  # what an edit of it is written in
 
 
 @dataclass(frozen=True)

@@ -265,9 +265,9 @@ def _remedy(entry: Entry, form: str, now: str, flags: str) -> str:
         return f"the source takes it now: {replay}"
     field = (letter.field or "").removeprefix("key.")
     column = re.split(r"[.\[]", field)[0] if field else "the column"
-    text = form in ("json", "debezium-json") and letter.stage == "VALUE"
+    fields = form in ("json", "debezium-json", "avro", "protobuf") and letter.stage == "VALUE"
     named = column if field else "field"
-    repair = "--patch '{\"" + named + "\": …}'" if text else "--with module:function"
+    repair = "--patch '{\"" + named + "\": …}'" if fields else "--with module:function"
     try:
         advice = _ADVICE[RefusalKind(letter.kind)]
     except ValueError:

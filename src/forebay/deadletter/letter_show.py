@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from forebay.deadletter.desk_views import HeaderView, HexLine, LetterEvent, LetterRow, LetterView, Payload
+from forebay.deadletter.edits import json_span
 from forebay.deadletter.entry import Entry, text_of
 from forebay.deadletter.explain import Explanation, dump, explain, explain_alone, moved
 from forebay.deadletter.identity import Identity
@@ -14,7 +16,10 @@ from forebay.deadletter.masked import LetterMask, ShownPart
 from forebay.deadletter.outcomes import Outcome
 from forebay.deadletter.owners import Owner
 from forebay.deadletter.trials import Known, characters
+from forebay.errors import ForebayError
+from forebay.formats.refusal import RefusedError
 from forebay.hiding import HIDDEN, NOTHING
+from forebay.kafka.json_payloads import JsonPayloads
 
 TEXT_SHOWN = 64 << 10  # characters of a payload; an edit of a longer one is for a program
 LINES_SHOWN = 64  # of a hex dump
@@ -38,10 +43,11 @@ def view_of(
     now = found.now
     if now.startswith("refused: "):
         now = "refused: " + mask.message(record, now.removeprefix("refused: "))
+    payloads = None if known is None else known.edits.payloads
     key, value = (
-        _payload(record, mask, of_key=of_key, span=found.span if (found.part == "key") == of_key else None)
+        _payload(record, mask, payloads if not of_key else None, of_key, found.span if (found.part == "key") == of_key else None)
         for of_key in (True, False)
-    )
+    )  # fmt: skip
     return LetterView(
         row=row,
         message=message,
@@ -66,7 +72,9 @@ def _explained(entry: Entry, record: Letter, owner: Owner, known: Known | None) 
     return explain(entry, known.config, known.options, known.registry, record, judge=known.judge)
 
 
-def _payload(letter: Letter, mask: LetterMask, *, of_key: bool, span: TextSpan | None) -> Payload | None:
+def _payload(
+    letter: Letter, mask: LetterMask, payloads: JsonPayloads | None, of_key: bool, span: TextSpan | None
+) -> Payload | None:
     data = letter.key if of_key else letter.value
     size = len(data or b"") if of_key else letter.size
     if data is None:
@@ -85,7 +93,7 @@ def _payload(letter: Letter, mask: LetterMask, *, of_key: bool, span: TextSpan |
         if whole
         else f"the letter has {len(data):,} of {size:,} bytes, and the topic no longer has the rest"
     )
-    return Payload(
+    found = Payload(
         size,
         text[:TEXT_SHOWN] if text is not None else None,
         characters(data, span) if span is not None and text is not None else None,
@@ -93,9 +101,32 @@ def _payload(letter: Letter, mask: LetterMask, *, of_key: bool, span: TextSpan |
         tuple(HexLine(line.at, line.data.hex(), _printable(line.data), tuple(sorted(line.marked))) for line in lines),
         hidden,
         span,
-        text is not None and not cut and whole and not of_key,
+        not cut and whole and not of_key,
         f"the first {TEXT_SHOWN:,} characters" if cut else note,
+        "text" if text is not None else "hex",
     )  # fmt: skip
+    return _as_json(found, letter, payloads) if payloads is not None and whole else found
+
+
+def _as_json(found: Payload, letter: Letter, payloads: JsonPayloads) -> Payload:
+    """Of a format that is no text. What cannot be decoded can be replaced as a whole."""
+    try:
+        text = payloads.text(letter.value)
+    except RefusedError as refused:
+        why = f"it cannot be decoded, only replaced as a whole: {refused.message}"
+        return replace(found, editable=True, form="json", note=why)
+    except ForebayError as error:
+        return replace(found, editable=True, form="hex", note=f"it cannot be decoded now: {error.message}")
+    cut = len(text) > TEXT_SHOWN
+    return replace(
+        found,
+        text=None,
+        text_span=json_span(text, letter.field),
+        decoded=text[:TEXT_SHOWN],
+        editable=not cut,
+        note=f"the first {TEXT_SHOWN:,} characters" if cut else None,
+        form="json",
+    )
 
 
 def _masked(

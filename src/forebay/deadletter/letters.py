@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import logging
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -19,7 +20,7 @@ from forebay.deadletter.letter import Letter
 from forebay.deadletter.letterbox import Letterbox, LetterReader, Place, Progress, silent
 from forebay.deadletter.outcomes import LetterState, Outcomes, mark_of
 from forebay.deadletter.owners import Owner, mask_of
-from forebay.deadletter.repair import Repair, checked, function, merge_patch
+from forebay.deadletter.repair import Repair, checked, function
 from forebay.deadletter.stats import LetterStats, count
 from forebay.errors import (
     AlreadyRunningError,
@@ -91,23 +92,23 @@ class DeadLetters:
 
         asked = condition(sql.parse_condition(text) if isinstance(text, str) else text)
         before = self._wanted
-        return replace(self, _wanted=lambda entry: before(entry) and asked(entry))
+        return dataclasses.replace(self, _wanted=lambda entry: before(entry) and asked(entry))
 
     def only(self, ids: Sequence[str]) -> DeadLetters:
         """Those of these ids. Without the topic's id in it, an id names all letters of its place."""
         named = [self._identity(id) for id in ids]
         before = self._wanted
-        return replace(
+        return dataclasses.replace(
             self, _wanted=lambda entry: before(entry) and any(map(entry.identity.is_named_by, named))
         )
 
     def watched_by(self, progress: Progress) -> DeadLetters:
         """The same, with somebody who hears how far the reading has got."""
-        return replace(self, _progress=progress)
+        return dataclasses.replace(self, _progress=progress)
 
     def named_by(self, flags: str) -> DeadLetters:
         """The same, for whoever gave these flags to a command: a remedy repeats them."""
-        return replace(self, _flags=flags)
+        return dataclasses.replace(self, _flags=flags)
 
     @property
     def flags(self) -> str:
@@ -209,6 +210,7 @@ class DeadLetters:
         *,
         to: str | None = None,
         patch: str | None = None,
+        replace: Sequence[str] = (),
         repair: Callable[[Letter], bytes | None] | str | None = None,
         dry_run: bool = False,
         unsure: Unsure | None = None,
@@ -217,37 +219,50 @@ class DeadLetters:
     ) -> ReplayReport:
         """Send the open ones again, each once: their own bytes, or what a patch or a function makes of them.
 
-        `patch` is a JSON merge patch (RFC 7386); `repair` a function, or its name as `module:function`,
+        `patch` is a JSON merge patch (RFC 7386); `replace` are replacements in fields, which
+        come before it, as `FIELD/PATTERN/TEXT`: `price/ EUR$/`. Avro and Protobuf
+        are decoded for them, and encoded in the same schema again. `repair` a function, or its name as `module:function`,
         that takes a Letter and gives the new value, or None to leave the letter open. `unsure` says whether
         the records of a replay that was killed were "sent" or "unsent", where the topic cannot tell any more.
         `limit` is the most letters to send, `rate` the most a second. A dry run sends nothing, and says which records
         the source would refuse again.
 
-        Blocks until all are sent and written down. `MissingOptionError` where it is not known which topic they came
-        from: give `to`. `OptionConflictError` for both a patch and a repair. A letter that cannot be sent stays open; the
+        Each goes to the topic that it came from, unless `to` names one. Blocks until all are sent and written down.
+        `OptionConflictError` for both a patch and a repair. A letter that cannot be sent stays open; the
         report says why.
         """
-        from forebay.deadletter.replay import Replayer
+        from forebay.deadletter.replay import Replayer, ReplayReport
 
-        if patch is not None and repair is not None:
+        if (patch is not None or replace) and repair is not None:
             raise OptionConflictError("a replay has a patch or a function, not both")
         made: Repair | None = None
-        if patch is not None:
-            made = merge_patch(patch)
+        if patch is not None or replace:
+            from forebay.deadletter.edits import Edits
+            from forebay.deadletter.replacing import Replacement
+
+            made = Edits.of(self._owner.source()).repair(patch, [Replacement.parse(each) for each in replace])
         elif repair is not None:
             made = function(repair) if isinstance(repair, str) else checked(repair)
         self._owner.check()
-        target = to or self._topic()
-        replayer = Replayer(self._reader(), self._outcomes, self._owner.options, target)
-        try:
-            if dry_run:
-                return replayer.dry_run(
-                    self._wanted, made, self._progress, limit=limit, judge=self._owner.judge(target)
-                )
-            with self.alone("replay"):
-                report = replayer.run(self._wanted, made, self._progress, unsure, limit=limit, rate=rate)
-        finally:
-            replayer.close()
+        with ExitStack() as held:
+            if not dry_run:
+                held.enter_context(self.alone("replay"))
+            targets = [to] if to else self._targets()
+            report = ReplayReport(self.source, ", ".join(targets) or "no topic", dry_run)
+            for target in targets:
+                wanted = self._wanted if len(targets) == 1 else _of_topic(self._wanted, target)
+                left = None if limit is None else limit - report.sent
+                replayer = Replayer(self._reader(), self._outcomes, self._owner.options, target)
+                try:
+                    if dry_run:
+                        judge = self._owner.judge(target)
+                        replayer.dry_run(wanted, made, self._progress, limit=left, judge=judge, report=report)
+                    else:
+                        replayer.run(
+                            wanted, made, self._progress, unsure, limit=left, rate=rate, report=report
+                        )
+                finally:
+                    replayer.close()
         log.info(
             "event=letters_replayed source=%s target=%s sent=%d found=%d left=%d failed=%d",
             self.source, report.target, report.sent, report.found, report.left, report.problem_count,
@@ -277,14 +292,21 @@ class DeadLetters:
         box = Letterbox(owner.place, owner.options)
         return LetterReader(owner.name, box, self._outcomes, owner.key, mask_of(owner))
 
+    def _targets(self) -> list[str]:
+        """The topics that letters go back to."""
+        known = self._owner.topics()
+        if len(known) == 1:
+            return [str(known[0])]
+        return sorted({entry.letter.topic for entry in self if entry.outcome.state is LetterState.OPEN})
+
     def _topic(self) -> str:
-        """The topic that letters go back to."""
+        """The topic of the records, where there is one."""
         topics = self._owner.topics()
         if len(topics) != 1:
             raise MissingOptionError(
-                f"the records of '{self.source}' are not all of one topic that is known: which one are they to go to?",
-                option="to",
-                remedy="name it (--to, TO 'topic'), and select the letters by WHERE topic = '…'",
+                f"the records of '{self.source}' are not all of one topic: which one is meant?",
+                option="id",
+                remedy="an id is topic/partition/offset, as dlq ls shows it",
             )
         return str(topics[0])
 
@@ -312,6 +334,10 @@ class DeadLetters:
             yield
         finally:
             held.release()
+
+
+def _of_topic(wanted: Condition, topic: str) -> Condition:
+    return lambda entry: entry.letter.topic == topic and wanted(entry)
 
 
 def _chunks(entries: Iterable[Entry]) -> Iterator[list[Entry]]:

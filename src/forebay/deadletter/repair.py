@@ -18,6 +18,12 @@ from forebay.errors import OptionValueError
 Repair = Callable[[Letter], bytes | None]
 
 
+class Digits(str):
+    """A number as it was written. Not that of `formats`: commands that list letters do without what formats import."""
+
+    __slots__ = ()
+
+
 class RepairError(Exception):
     """This repair has nothing to give for this letter: why."""
 
@@ -31,18 +37,26 @@ def merge_patch(patch: str) -> Repair:
             f"the patch is not JSON: {error}", option="patch", remedy="for example: --patch '{\"price\": 0}'"
         ) from None
 
+    return json_repair(lambda found: _merged(found, wanted))
+
+
+def json_repair(change: Callable[[Any], Any], *, always: bool = True) -> Repair:
+    """A change of the record as JSON. Numbers are `Digits`: what is not changed keeps its digits.
+
+    Without `always`, a letter that it changes nothing of stays open.
+    """
+
     def repair(letter: Letter) -> bytes | None:
         if letter.value is None:
-            raise RepairError("the record has no value, and a patch needs JSON")
+            raise RepairError("the record has no value, and this needs JSON")
         try:
-            found = json.loads(
-                letter.value, parse_float=_Number, parse_int=_Number, object_pairs_hook=_unique
-            )
-            return _dump(_merged(found, wanted)).encode()
+            found = json.loads(letter.value, parse_float=Digits, parse_int=Digits, object_pairs_hook=_unique)
+            before, made = _dump(found), _dump(change(found))
         except (ValueError, RecursionError) as error:
             raise RepairError(
-                f"a patch has nothing to go on ({error}): a function (--with) can repair what is not JSON"
+                f"it is not JSON ({error}): a function (--with) can repair what is not JSON"
             ) from None
+        return made.encode() if always or made != before else None
 
     return repair
 
@@ -66,14 +80,8 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-class _Number(str):
-    """A number as it was written: what the patch does not touch keeps its digits."""
-
-    __slots__ = ()
-
-
 def _dump(value: Any) -> str:
-    if isinstance(value, _Number):
+    if isinstance(value, Digits):
         return str(value)
     if isinstance(value, dict):
         return "{" + ", ".join(f"{_dump_text(name)}: {_dump(item)}" for name, item in value.items()) + "}"

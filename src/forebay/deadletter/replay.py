@@ -173,9 +173,11 @@ class Replayer:
         *,
         limit: int | None = None,
         judge: Judging | None = None,
+        report: ReplayReport | None = None,
     ) -> ReplayReport:
         """What would be sent, with a few examples, and what of it would be refused. Nothing is sent or written down."""
-        report = ReplayReport(self._reader.source, self._target, dry_run=True, judged=judge is not None)
+        report = report or ReplayReport(self._reader.source, self._target)
+        report.dry_run, report.judged = True, judge is not None
         self._described()
         for outgoing in islice(self._outgoing(wanted, repair, report, progress), limit):
             report.sent += 1
@@ -256,7 +258,7 @@ class Replayer:
         report = report or ReplayReport(self._reader.source, self._target)
         target = self._described()
         producer = self._producer()
-        report.found = self._settle_all(unsure)
+        report.found += self._settle_all(unsure)
         self._reader.watch()
         reached: dict[tuple[str, int], int] = {}
         pace = Pace(rate, stop.wait)

@@ -46,14 +46,16 @@ class IndexedReader(LetterReader):
 
 
 class BackgroundReplay:
-    """One replay of letters of one owner. `held` is the owner's lock; it is let go at the end."""
+    """One replay of letters of one owner. `held` is the owner's lock; it is let go at the end.
+
+    `readers` are those of the letters that go to each topic. One topic is done after another: a transaction has one target.
+    """
 
     def __init__(
         self,
         owner: Owner,
         outcomes: Outcomes,
-        reader: IndexedReader,
-        target: str,
+        readers: Mapping[str, IndexedReader],
         total: int,
         *,
         actor: str,
@@ -64,11 +66,11 @@ class BackgroundReplay:
         fates: Callable[[str, Sequence[str]], Mapping[str, int]],
     ) -> None:
         self.id = uuid.uuid4().hex[:12]
-        self._owner, self._outcomes, self._reader = owner, outcomes, reader
-        self._target, self._total, self._actor = target, total, actor
+        self._owner, self._outcomes, self._readers = owner, outcomes, readers
+        self._target, self._total, self._actor = ", ".join(readers), total, actor
         self._repair, self._rate, self._held = repair, rate, held
         self._settled, self._fates = settled, fates
-        self._report = ReplayReport(owner.name, target)
+        self._report = ReplayReport(owner.name, self._target)
         self._stop, self._ended = threading.Event(), threading.Event()
         self._error: Exception | None = None
         self._began, self._ended_ms = _now(), 0
@@ -79,11 +81,12 @@ class BackgroundReplay:
 
     def _run(self) -> None:
         try:
-            replayer = Replayer(self._reader, self._outcomes, self._owner.options, self._target, self._actor)
-            try:
-                replayer.run(repair=self._repair, rate=self._rate, stop=self._stop, report=self._report)
-            finally:
-                replayer.close()
+            for target, reader in self._readers.items():
+                replayer = Replayer(reader, self._outcomes, self._owner.options, target, self._actor)
+                try:
+                    replayer.run(repair=self._repair, rate=self._rate, stop=self._stop, report=self._report)
+                finally:
+                    replayer.close()
         finally:
             self._held.close()
             self._settled()

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from forebay.connectors.contract import RejectedRecord, SourceConfig
 from forebay.deadletter.desk_views import Trial
+from forebay.deadletter.edits import Edits
 from forebay.deadletter.explain import Judge, moved
 from forebay.deadletter.letter import Letter
 from forebay.deadletter.locate import TextSpan, locate
@@ -29,6 +30,7 @@ class Known:
     config: SourceConfig
     options: Options
     judge: Judge | None  # None: `trouble` says why there is none now
+    edits: Edits
     trouble: str = ""
 
     @property
@@ -45,17 +47,22 @@ class Trials:
         self._lock = threading.RLock()
         self._known: dict[str, tuple[float, str, Known | None, LetterMask | None]] = {}
 
+    def edits(self, owner: Owner) -> Edits:
+        """How an owner's values are edited."""
+        known, mask = self.of(owner)
+        return Edits(None, None, mask) if known is None else known.edits
+
     def of(self, owner: Owner) -> tuple[Known | None, LetterMask | None]:
         """How an owner decodes, None where nobody here knows; and what of it must not be shown."""
         with self._lock:
             text = owner.definition()
             kept = self._known.get(owner.key)
             if kept is None or kept[1] != text or time.monotonic() - kept[0] > KEPT_S:
-                known = _made(owner)
+                source = owner.source()
                 mask = mask_of(owner)
-                if mask is not None and known is not None:
-                    source = (known.config, known.options)
+                if mask is not None and source is not None:
                     mask = LetterMask(mask.mask, lambda: source)
+                known = None if source is None else _made(source, mask)
                 kept = self._known[owner.key] = (time.monotonic(), text, known, mask)
             return kept[2], kept[3]
 
@@ -83,14 +90,12 @@ class Trials:
         return _placed(found, span, letter, mask)
 
 
-def _made(owner: Owner) -> Known | None:
-    source = owner.source()
-    if source is None:
-        return None
+def _made(source: tuple[SourceConfig, Options], mask: LetterMask | None) -> Known:
+    edits = Edits.of(source, mask)
     try:
-        return Known(*source, Judge(*source))
+        return Known(*source, Judge(*source), edits)
     except ForebayError as error:
-        return Known(*source, None, error.message)
+        return Known(*source, None, edits, error.message)
 
 
 def _placed(found: Trial, span: TextSpan | None, letter: Letter, mask: LetterMask | None) -> Trial:

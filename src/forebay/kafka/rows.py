@@ -51,8 +51,8 @@ class RowDecoder:
                 f"a source in format '{self._format}' needs its columns",
                 remedy="CREATE SOURCE t (id BIGINT, …) …",
             )
-        self.format_options = _format_options(options, "")
-        self._key_options = _format_options(options, "key.")
+        self.format_options = format_options(options, "")
+        self._key_options = format_options(options, "key.")
         decoded = len(self._layout.values) or self._format == CHANGE_LOG
         self._values = self._value_decoder(origin(options)) if decoded else None
         self._keys = self._key_decoder(origin(options, "key")) if len(self._layout.keys) else None
@@ -259,7 +259,8 @@ def _mismatched(*parts: Decoded | None) -> set[int]:
     return {index for part in parts if part is not None for index in part.case_mismatches}
 
 
-def _format_options(options: Options, prefix: str) -> dict[str, str]:
+def format_options(options: Options, prefix: str) -> dict[str, str]:
+    """The options that are a format's own, as its decoder takes them; `prefix` is `key.` for the key's."""
     wanted = tuple(f"{prefix}{start}" for start in FORMAT_OPTIONS)
     return {
         key.removeprefix(prefix): str(options[key])

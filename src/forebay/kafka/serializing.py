@@ -9,18 +9,21 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from confluent_kafka.schema_registry import prefix_schema_id_serializer
 from confluent_kafka.schema_registry.serde import SchemaId
 
 from forebay.errors import MissingOptionError, OptionValueError, UnknownObjectError
+from forebay.formats.avro_json import AvroJson
+from forebay.formats.avro_schema import parse
 from forebay.registry import RegisteredSchema, subject_name
 from forebay.registry.client import RegistryClient
 
 if TYPE_CHECKING:
     from google.protobuf.descriptor import Descriptor
 
+T = TypeVar("T")
 Serialize = Callable[[Any], bytes]
 TYPES = {"avro": "AVRO", "protobuf": "PROTOBUF"}
 
@@ -48,15 +51,35 @@ def serializer(
             option="format",
             remedy=f"--format {schema.type.lower()}",
         )
-    write, indexes = _avro(schema) if format == "avro" else _protobuf(schema, message)
-    header = SchemaId(schema.type, schema.id, None, indexes)
+    return framed_writer(schema, f"the schema of '{named}'", message)
 
-    def serialize(value: Any) -> bytes:
+
+def framed_writer(
+    schema: RegisteredSchema, called: str, message: str | None = None, *, strict: bool = False
+) -> Serialize:
+    """Values of a registry's schema, with its frame. `called` is the schema's name in an OptionValueError.
+
+    With `strict`, an Avro record may have no fields that the schema does not have; a Protobuf message never has.
+    """
+    indexes: list[int] | None = None
+    if schema.type == "AVRO":
+        write = avro_writer(schema, strict=strict)
+    else:
+        descriptor = _described(schema, message)
+        write, indexes = protobuf_writer(descriptor), _indexes(descriptor)
+    checked = fitting(write, called)
+    header = SchemaId(schema.type, schema.id, None, indexes)
+    return lambda value: bytes(prefix_schema_id_serializer(checked(value), None, header))
+
+
+def fitting(write: Callable[[T], bytes], called: str) -> Callable[[T], bytes]:
+    """The same, with an OptionValueError for a value that does not fit."""
+
+    def serialize(value: T) -> bytes:
         try:
-            body = write(value)
+            return write(value)
         except Exception as error:  # fastavro and protobuf raise whatever the value led to
-            raise OptionValueError(f"does not fit the schema of '{named}': {error}", option="value") from None
-        return bytes(prefix_schema_id_serializer(body, None, header))
+            raise OptionValueError(f"does not fit {called}: {error}", option="value") from None
 
     return serialize
 
@@ -77,37 +100,44 @@ def _schema(
     return given if dry_run else registry.schema(registry.register(subject, given))
 
 
-def _avro(schema: RegisteredSchema) -> tuple[Serialize, None]:
+def avro_writer(schema: RegisteredSchema, *, strict: bool = False) -> Serialize:
+    """JSON values (`formats/avro_json.py`) to datums, without a frame."""
     import fastavro
 
     known: dict[str, Any] = {}
+    references = [text for _, text in schema.references]
     try:
-        for _, text in schema.references:
+        for text in references:
             fastavro.parse_schema(json.loads(text), known)
         parsed = fastavro.parse_schema(json.loads(schema.text), known)
+        values = AvroJson(parse(schema.text, references, "it"), strict=strict)
     except Exception as error:  # json's, fastavro's, and what a strange schema leads to
         raise OptionValueError(f"that is no Avro schema: {error}", option="schema.file") from None
 
     def write(value: Any) -> bytes:
         body = io.BytesIO()
-        fastavro.schemaless_writer(body, parsed, value)
+        fastavro.schemaless_writer(body, parsed, values.taken(value))
         return body.getvalue()
 
-    return write, None
+    return write
 
 
-def _protobuf(schema: RegisteredSchema, message: str | None) -> tuple[Serialize, list[int]]:
-    from google.protobuf import json_format, message_factory
-
+def _described(schema: RegisteredSchema, message: str | None) -> Descriptor:
     from forebay.formats.protobuf_schema import MESSAGE, find_message, registered_files
 
     try:
         files = registered_files(schema.text, dict(schema.references))
     except ValueError as error:
         raise OptionValueError(f"that is no Protobuf schema: {error}", option="schema.file") from None
-    descriptor = find_message(files, {MESSAGE: message} if message else {})
+    return find_message(files, {MESSAGE: message} if message else {})
+
+
+def protobuf_writer(descriptor: Descriptor) -> Serialize:
+    """JSON values (Protobuf's own JSON) to messages, without a frame."""
+    from google.protobuf import json_format, message_factory
+
     kind = message_factory.GetMessageClass(descriptor)
-    return lambda value: json_format.ParseDict(value, kind()).SerializeToString(), _indexes(descriptor)
+    return lambda value: json_format.ParseDict(value, kind()).SerializeToString()
 
 
 def _indexes(descriptor: Descriptor) -> list[int]:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from forebay.errors import ForebayError, OptionConflictError
@@ -13,6 +13,7 @@ from forebay.web.ground import Ground
 if TYPE_CHECKING:
     from forebay.deadletter.desk import LetterDesk, ReplayJob
     from forebay.deadletter.desk_views import (
+        EditForm,
         Fate,
         IndexState,
         LetterGroup,
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
         StateFilter,
         Trial,
     )
+    from forebay.deadletter.replacing import Replacement
 
 HIDDEN = "payloads are hidden (--hide-payloads)"
 
@@ -84,12 +86,14 @@ class GuardedDesk:
         found = self._desk.letter(owner, id)
         if not self._ground.hide_payloads:
             return found
-        return replace(
+        return dataclasses.replace(
             found,
             message=found.row.pattern,
             key=_hidden(found.key),
             value=_hidden(found.value),
-            headers=tuple(replace(each, text=None, hex=None, masked=True) for each in found.headers),
+            headers=tuple(
+                dataclasses.replace(each, text=None, hex=None, masked=True) for each in found.headers
+            ),
             now="",
             stacktrace=None,
             masked=True,
@@ -98,21 +102,30 @@ class GuardedDesk:
     def fates(self, owner: str, ids: Sequence[str]) -> Mapping[str, Fate]:
         return self._desk.fates(owner, ids)
 
-    def dry_run(self, owner: str, id: str, value: bytes) -> Trial:
-        found = self._desk.dry_run(owner, id, value)
-        return replace(found, row=None, message=HIDDEN) if self._ground.hide_payloads else found
+    def dry_run(self, owner: str, id: str, value: bytes, form: EditForm = "text") -> Trial:
+        found = self._desk.dry_run(owner, id, value, form)
+        return dataclasses.replace(found, row=None, message=HIDDEN) if self._ground.hide_payloads else found
 
-    def preview(self, group: str, patch: str, samples: int = 5) -> tuple[Preview, ...]:
-        found = self._desk.preview(group, patch, samples)
+    def preview(
+        self, group: str, patch: str | None, samples: int = 5, replace: Sequence[Replacement] = ()
+    ) -> tuple[Preview, ...]:
+        if replace and self._ground.hide_payloads:
+            # Whether a pattern matches says what is hidden.
+            raise OptionConflictError(
+                "no replacement is tried while payloads are hidden", remedy="a merge patch is"
+            )
+        found = self._desk.preview(group, patch, samples, replace)
         if not self._ground.hide_payloads:
             return found
         return tuple(
-            replace(
+            dataclasses.replace(
                 each,
                 before=None,
                 after=None,
                 problem=HIDDEN if each.problem else None,
-                trial=None if each.trial is None else replace(each.trial, row=None, message=HIDDEN),
+                trial=None
+                if each.trial is None
+                else dataclasses.replace(each.trial, row=None, message=HIDDEN),
             )
             for each in found
         )
@@ -156,7 +169,9 @@ class GuardedDesk:
         *,
         actor: str,
         value: bytes | None = None,
+        form: EditForm = "text",
         patch: str | None = None,
+        replace: Sequence[Replacement] = (),
         rate: float | None = None,
         to: str | None = None,
     ) -> ReplayJob:
@@ -166,13 +181,17 @@ class GuardedDesk:
             if value is not None
             else "with a patch"
             if patch is not None
+            else f"with replacements in {', '.join(each.field for each in replace)}"
+            if replace
             else "as they are"
         )
         target = f" to {to}" if to else ""
         with self._ground.audit.noted(
             actor, "replay", selection.owner, f"{_which(selection)}, {how}{target}"
         ) as note:
-            job = self._desk.replay(selection, actor=actor, value=value, patch=patch, rate=rate, to=to)
+            job = self._desk.replay(
+                selection, actor=actor, value=value, form=form, patch=patch, replace=replace, rate=rate, to=to
+            )
             note.message = f"replay {job.id} begun"
             return job
 
@@ -213,7 +232,7 @@ def _which(selection: Selection) -> str:
 def _hidden(payload: Payload | None) -> Payload | None:
     if payload is None:
         return None
-    return replace(
+    return dataclasses.replace(
         payload,
         text=None,
         text_span=None,

@@ -8,6 +8,7 @@ from fastapi import APIRouter, Query, Request
 from pydantic import BaseModel, ConfigDict, Field
 
 from forebay.deadletter.desk_views import (
+    EditForm,
     IndexState,
     LetterGroup,
     LetterGroups,
@@ -19,6 +20,7 @@ from forebay.deadletter.desk_views import (
     Selection,
     Trial,
 )
+from forebay.deadletter.replacing import Replacement
 from forebay.errors import BadRequestError
 from forebay.web.backend import Backend
 
@@ -46,11 +48,32 @@ class Chosen(LetterBody):
         return Selection(self.owner, tuple(self.ids), self.group, self.all)
 
 
+class ReplacementWanted(LetterBody):
+    """In one field of each record, what a regular expression (RE2) matches becomes another text."""
+
+    field: str = Field(min_length=1, max_length=1000, description="such as price, or items[*].price")
+    pattern: str = Field(min_length=1, max_length=10_000)
+    replacement: str = Field("", max_length=10_000, description=r"\1 is what the first group matched")
+
+    def given(self) -> Replacement:
+        return Replacement(self.field, self.pattern, self.replacement)
+
+
+Form = Annotated[
+    EditForm, Field(description="how a value is written: text, json (encoded in the record's schema), hex")
+]
+Replacements = Annotated[list[ReplacementWanted], Field(default_factory=list, max_length=50)]
+
+
 class ReplayWanted(Chosen):
     value: str | None = Field(None, max_length=4_000_000, description="an edited value, for one letter")
+    form: Form = "text"
     patch: str | None = Field(None, max_length=1_000_000, description="a JSON merge patch (RFC 7386)")
+    replace: Replacements
     rate: float | None = Field(None, gt=0, le=1e9, description="records a second")
-    to: str | None = Field(None, min_length=1, max_length=249)
+    to: str | None = Field(
+        None, min_length=1, max_length=249, description="a topic; if not given, the one that each came from"
+    )
 
 
 class DiscardWanted(Chosen):
@@ -61,11 +84,13 @@ class TrialWanted(LetterBody):
     owner: str = Field(min_length=1, max_length=1000)
     id: str = Field(min_length=1, max_length=1000)
     value: str = Field(max_length=4_000_000)
+    form: Form = "text"
 
 
 class PreviewWanted(LetterBody):
     group: str = Field(min_length=1, max_length=1000)
-    patch: str = Field(max_length=1_000_000)
+    patch: str | None = Field(None, max_length=1_000_000)
+    replace: Replacements
     samples: int = Field(5, ge=1, le=50)
 
 
@@ -140,12 +165,13 @@ def _add_looking(router: APIRouter, backend: Backend) -> None:
     @router.post("/dry-run")
     def dry_run(wanted: TrialWanted) -> Trial:
         """Whether an edited value would decode."""
-        return backend.desk.dry_run(wanted.owner, wanted.id, wanted.value.encode())
+        return backend.desk.dry_run(wanted.owner, wanted.id, wanted.value.encode(), wanted.form)
 
     @router.post("/preview")
     def preview(wanted: PreviewWanted) -> list[Preview]:
-        """What a patch makes of some letters of a group."""
-        return list(backend.desk.preview(wanted.group, wanted.patch, wanted.samples))
+        """What replacements and a patch make of some letters of a group."""
+        given = [each.given() for each in wanted.replace]
+        return list(backend.desk.preview(wanted.group, wanted.patch, wanted.samples, given))
 
     @router.get("/jobs")
     def jobs() -> list[ReplayStatus]:
@@ -175,7 +201,9 @@ def _add_changing(router: APIRouter, backend: Backend) -> None:
             wanted.selection(),
             actor=actor(request),
             value=value,
+            form=wanted.form,
             patch=wanted.patch,
+            replace=[each.given() for each in wanted.replace],
             rate=wanted.rate,
             to=wanted.to,
         )

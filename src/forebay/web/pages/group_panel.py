@@ -1,19 +1,22 @@
-"""A whole group: a patch for each of its letters, previewed on samples, and what is done with all of them."""
+"""A whole group: one repair for all of its letters, previewed on samples, and what is done with them."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any
+from typing import Any, Final
 
 from nicegui import ui
 
 from forebay.deadletter.desk_views import LetterGroup, Preview, Selection
+from forebay.deadletter.replacing import Replacement
 from forebay.errors import ForebayError
 from forebay.web.pages import jobs, parts, words
 from forebay.web.pages.editor import Editor
 from forebay.web.pages.frame import Face, call
 from forebay.web.pages.letter_panel import verdict
+
+_WAYS: Final = {"replace": "Replace in a field", "patch": "Merge patch"}
 
 
 class GroupPanel:
@@ -21,20 +24,33 @@ class GroupPanel:
         self._face, self._group, self._changed = face, group, changed
         self._turn = 0
         with parts.box("stack"):
-            parts.text(
-                "A JSON merge patch: its fields replace those of each record, null takes one out. Nothing is sent before you say so.",
-                "muted small",
-            )
-            self.editor = Editor("JSON merge patch", _first_patch(group), "JSON", on_change=self.preview)
+            self._way = ui.toggle(_WAYS, value="replace" if group.field else "patch", on_change=self._turned)
+            self._way.props("no-caps dense unelevated")
+            with parts.box("stack tight") as self._replacing:
+                parts.text(
+                    r"In one field of each record, what a regular expression matches becomes another text; \1 is its first group. The result is a number where the column is one.",
+                    "muted small",
+                )
+                self._field, self._pattern, self._text = (
+                    ui.input(label, value=value, on_change=self.preview).props("outlined dense debounce=250")
+                    for label, value in (("Field", group.field or ""), ("Pattern", ""), ("Replacement", ""))
+                )
+            with parts.box("stack tight") as self._patching:
+                parts.text(
+                    "A JSON merge patch: its fields replace those of each record, null takes one out.",
+                    "muted small",
+                )
+                self.editor = Editor("JSON merge patch", _first_patch(group), "JSON", on_change=self.preview)
+            self._show_way()
             self._problem = parts.text("", "notice bad")
             self._problem.set_visibility(False)
             self._summary = parts.text("", "notice")
             self._summary._props["role"] = "status"
             self._samples = ui.element("div").classes("stack")
             with parts.box("line"):
-                self._patched = parts.button(
-                    "Replay all, patched",
-                    self._replay_patched,
+                self._repaired = parts.button(
+                    "Replay all, repaired",
+                    self._replay_repaired,
                     kind="main-action",
                     icon="replay",
                     disabled=True,
@@ -59,14 +75,15 @@ class GroupPanel:
         self._discard_all.set_enabled(left > 0 and not self._face.read_only)
 
     async def preview(self) -> None:
-        """Try the patch on some letters."""
+        """Try the repair on some letters."""
         self._turn += 1
         mine = self._turn
-        patch = self.editor.value.strip()
+        patch, replace = self._repair
         try:
-            found: Sequence[Preview] = (
-                await call(self._face.backend.desk.preview, self._group.id, patch) if patch else ()
-            )
+            found: Sequence[Preview] = ()
+            if patch or replace:
+                desk = self._face.backend.desk
+                found = await call(desk.preview, self._group.id, patch, replace=replace)
             wrong = ""
         except ForebayError as error:
             found, wrong = (), f"{error.message}. {error.remedy or ''}"
@@ -83,10 +100,28 @@ class GroupPanel:
             for each in found[:3]:
                 _sample(each)
         usable = any(each.after is not None for each in found) and self._group.counts.get("open", 0) > 0
-        self._patched.set_enabled(usable and not self._face.read_only)
+        self._repaired.set_enabled(usable and not self._face.read_only)
 
-    async def _replay_patched(self) -> None:
-        if await jobs.replay(self._face, self._all, self._many, patch=self.editor.value):
+    @property
+    def _repair(self) -> tuple[str | None, list[Replacement]]:
+        """A patch, or replacements: nothing where nothing was written."""
+        if self._way.value == "patch":
+            return self.editor.value.strip() or None, []
+        field, pattern = str(self._field.value or "").strip(), str(self._pattern.value or "")
+        made = Replacement(field, pattern, str(self._text.value or ""))
+        return None, [made] if field and pattern else []
+
+    def _show_way(self) -> None:
+        self._replacing.set_visibility(self._way.value == "replace")
+        self._patching.set_visibility(self._way.value == "patch")
+
+    async def _turned(self) -> None:
+        self._show_way()
+        await self.preview()
+
+    async def _replay_repaired(self) -> None:
+        patch, replace = self._repair
+        if await jobs.replay(self._face, self._all, self._many, patch=patch, replace=replace):
             await self._changed()
 
     async def _replay(self) -> None:

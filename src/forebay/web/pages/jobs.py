@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from nicegui import ui
 
-from forebay.deadletter.desk_views import ReplayStatus, Selection
+from forebay.deadletter.desk_views import EditForm, ReplayStatus, Selection
+from forebay.deadletter.replacing import Replacement
 from forebay.web.pages import parts, words
 from forebay.web.pages.frame import Face, call, say
 
 SHOWN: Final = 3
 EVERY_S: Final = 1.0
 _FATES: Final = (("in_view", "in the view", "good"), ("waiting", "on the way", "info"), ("failed_again", "failed again", "bad"), ("sent", "sent", "info"))  # fmt: skip
+
+
+@dataclass(frozen=True)
+class ReplayAsked:
+    """How letters are sent: at most so many a second, to another topic than the one that each came from."""
+
+    rate: float | None = None
+    to: str | None = None
 
 
 class Jobs:
@@ -101,18 +111,21 @@ async def replay(
     many: str,
     *,
     value: bytes | None = None,
+    form: EditForm = "text",
     patch: str | None = None,
+    replace: Sequence[Replacement] = (),
     ask: bool = True,
 ) -> bool:
-    """Ask how fast, and send. Whether it has begun."""
-    rate: float | None = None
+    """Ask how fast and where to, and send. Whether it has begun."""
+    how = ReplayAsked()
     if ask:
-        answer = await _ask(many, patch is not None)
+        answer = await _ask(many, patch is not None or bool(replace))
         if answer is None:
             return False
-        rate = answer or None
+        how = answer
     job = await face.attempt(
-        face.backend.desk.replay, selection, actor=face.actor, value=value, patch=patch, rate=rate
+        face.backend.desk.replay, selection, actor=face.actor,
+        value=value, form=form, patch=patch, replace=replace, rate=how.rate, to=how.to,
     )  # fmt: skip
     if job is None:
         return False
@@ -120,27 +133,30 @@ async def replay(
     return True
 
 
-async def _ask(many: str, patched: bool) -> float | None:
-    """The most a second; 0: as fast as it goes. None: do not."""
+async def _ask(many: str, patched: bool) -> ReplayAsked | None:
+    """None: do not."""
     with ui.dialog() as dialog, ui.card().classes("dialog"):
         parts.text(f"Replay {many}?", tag="h2")
-        how = "Each is patched and sent" if patched else "Their own bytes are sent"
+        how = "Each is repaired and sent" if patched else "Their own bytes are sent"
         parts.text(
-            f"{how} to the topic that they came from, each once. It can be stopped; what is not sent stays open.",
+            f"{how} to the topic that it came from, once. It can be stopped; what is not sent stays open.",
             "muted",
         )
         rate = ui.number("At most so many a second (empty: no limit)", min=0.1, format="%g").props(
             "outlined dense"
         )
+        to = ui.input("To another topic (empty: the one that each came from)").props("outlined dense")
+
+        def answer() -> None:
+            dialog.submit(ReplayAsked(float(rate.value or 0) or None, str(to.value or "").strip() or None))
+
         with parts.box("line"):
             ui.space()
             parts.button("Cancel", lambda: dialog.submit(None))
-            parts.button(
-                "Replay", lambda: dialog.submit(float(rate.value or 0)), kind="main-action", icon="replay"
-            )
-    answer = await dialog
+            parts.button("Replay", answer, kind="main-action", icon="replay")
+    given = await dialog
     dialog.delete()
-    return None if answer is None else float(answer)
+    return given if isinstance(given, ReplayAsked) else None
 
 
 async def discard(face: Face, selection: Selection, many: str) -> bool:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, Final
 
 from nicegui import ui
 
-from forebay.deadletter.desk_views import LetterView, Selection, Trial
+from forebay.deadletter.desk_views import EditForm, LetterView, Selection, Trial
 from forebay.web.pages import jobs, parts, payloads, words
 from forebay.web.pages.editor import Editor
 from forebay.web.pages.frame import Face, call
+
+_FORMS: Final = {"text": "Text", "json": "JSON", "hex": "Hex"}
 
 
 class LetterPanel:
@@ -158,16 +160,26 @@ class _Repair:
 
     def __init__(self, face: Face, letter: LetterView, changed: Callable[[], Awaitable[Any]]) -> None:
         assert letter.value is not None
-        assert letter.value.text is not None
         self._face, self._letter, self._changed = face, letter, changed
         self._turn = 0
-        text = letter.value.text
+        self._form: EditForm = letter.value.form
+        self._begins = payloads.edits(letter.value)
         with parts.box("line tight"):
             parts.text("Repair", tag="h3")
+            if len(self._begins) > 1:
+                shown = {form: _FORMS[form] for form in self._begins}
+                ui.toggle(shown, value=self._form, on_change=lambda event: self._written(event.value)).props(
+                    "no-caps dense unelevated"
+                )
             ui.space()
             parts.button("Format JSON", self._format, kind="ghost")
-            parts.button("Reset", lambda: self._reset(text), kind="ghost")
-        self.editor = Editor("Repaired value", text, "JSON", on_change=self.try_it)
+            parts.button("Reset", lambda: self._reset(self._begins[self._form]), kind="ghost")
+        if letter.value.form == "json" and letter.value.decoded is None:
+            parts.text(
+                "The whole value, as JSON that is encoded in the source's newest schema, or in hexadecimal.",
+                "muted small",
+            )
+        self.editor = Editor("Repaired value", self._begins[self._form], "JSON", on_change=self.try_it)
         self._verdict = parts.text("", "verdict notice")
         self._verdict._props["role"] = "status"
         self._row = parts.text("", "definition", "pre")
@@ -195,6 +207,7 @@ class _Repair:
                 self._letter.row.owner,
                 self._letter.row.id,
                 self.editor.value.encode(),
+                self._form,
             )
         except Exception as error:
             trial = Trial(False, None, message=str(error), tried=False)
@@ -210,7 +223,7 @@ class _Repair:
         self._row.set_text(trial.row or "")
         self._row.set_visibility(trial.accepted and bool(trial.row))
         self.editor.underline(*([trial.text_span] if trial.text_span and not trial.accepted else []))
-        changed = self._letter.value is None or self.editor.value != self._letter.value.text
+        changed = self.editor.value != self._begins[self._form]
         self._send.set_enabled(changed and (trial.accepted or not trial.tried))
 
     def _format(self) -> None:
@@ -220,13 +233,17 @@ class _Repair:
             return
         self.editor.set(made)
 
+    async def _written(self, form: EditForm) -> None:
+        self._form = form
+        await self._reset(self._begins[form])
+
     async def _reset(self, text: str) -> None:
         self.editor.set(text)
         await self.try_it()
 
     async def _replay(self) -> None:
         if await jobs.replay(
-            self._face, self._one, "this letter", value=self.editor.value.encode(), ask=False
+            self._face, self._one, "this letter", value=self.editor.value.encode(), form=self._form, ask=False
         ):
             await self._changed()
 
@@ -245,4 +262,6 @@ def verdict(trial: Trial) -> str:
         return trial.message or "Nobody here can decode it."
     if trial.accepted:
         return "The source accepts it. This row would be in its views:"
+    if trial.kind is None and trial.message:
+        return f"It cannot be written: {trial.message}"
     return f"The source refuses it: {trial.message or trial.kind or 'it does not decode'}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from forebay.deadletter.desk_views import HexLine, Payload
+from forebay.deadletter.desk_views import EditForm, HexLine, Payload
 from forebay.web.pages import parts, words
 
 
@@ -49,7 +49,7 @@ def show_text(name: str, payload: Payload | None) -> None:
     if payload.text is not None:
         parts.Bytes(name, text_parts(payload.text, payload.text_span))
     elif payload.decoded is not None:
-        parts.Bytes(f"{name}, decoded", [{"text": payload.decoded}])
+        parts.Bytes(f"{name}, decoded", text_parts(payload.decoded, payload.text_span))
     if payload.note:
         parts.text(payload.note, "muted small")
     if payload.text is None and payload.decoded is None and not payload.note:
@@ -65,3 +65,16 @@ def show_hex(name: str, payload: Payload | None) -> None:
     parts.Bytes(f"{name} in hexadecimal", hex_parts(payload.hex), hex=True)
     if payload.hidden:
         parts.text(f"{words.many(payload.hidden, 'byte')} more are not shown.", "muted small")
+
+
+def edits(payload: Payload) -> dict[EditForm, str]:
+    """What an edit begins with, in each form that a value can be written in."""
+    made: dict[EditForm, str] = {}
+    if payload.form == "json":
+        made["json"] = payload.decoded or ""
+    elif payload.text is not None:
+        made["text"] = payload.text
+    if payload.form != "text":
+        whole = payload.hidden == 0
+        made["hex"] = "\n".join(line.hex for line in payload.hex) if whole else ""
+    return made
