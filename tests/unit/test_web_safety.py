@@ -20,6 +20,7 @@ from forebay.web.access import MOST_FAILED, Access, given_token, is_loopback, ne
 from forebay.web.api import make_app
 from forebay.web.backend import Backend
 from forebay.web.login import add_login
+from forebay.web.public import PublicUrl
 from forebay.web.safety import LARGEST, Safety
 from forebay.web.shown import inert, value_of
 
@@ -64,11 +65,13 @@ class Asked:
 
 
 @cache  # an application takes a while to make
-def served(backend: Backend, token: str | None = None, host: str = "127.0.0.1") -> Asked:
+def served(
+    backend: Backend, token: str | None = None, host: str = "127.0.0.1", public: tuple[str, ...] = ()
+) -> Asked:
     access = Access.with_token(token)
     app = make_app(backend)
     add_login(app, access, PORT)
-    return Asked(Safety(app, access, host, PORT))
+    return Asked(Safety(app, access, host, PORT, [PublicUrl.of(each) for each in public]))
 
 
 @pytest.fixture(scope="module")
