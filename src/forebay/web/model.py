@@ -215,7 +215,7 @@ class ViewRow:
     late: int
     rate: float | None
     lag: int | None
-    batch_ms: int
+    batch_ms: int | None  # of its newest batch
     catch_up: str
     freshness_s: float | None  # since its table was last written
     columns: int | None = None

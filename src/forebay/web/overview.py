@@ -124,8 +124,14 @@ def _bottlenecks(snapshot: Snapshot) -> Iterator[tuple[str, str]]:
         if stuck is not None:
             yield f"view:{stuck.definition.name}", f"it is {stuck.state}: {inert(stuck.message)}"
             continue
+        # A table that the read does not wait for any more: what it has not taken fills the budget of all.
+        aside = max(
+            (plan for plan in source.flow.plans if plan.aside), key=lambda plan: plan.bytes, default=None
+        )
         held = next((plan for plan in source.flow.plans if plan.cause is Cause.BACKPRESSURE), None)
-        if held is not None and held.views:
+        if aside is not None and aside.views:
+            yield f"view:{aside.views[0]}", f"its table is slower than the topic: {inert(aside.why)}"
+        elif held is not None and held.views:
             slow = max(held.views, key=lambda name: _behind(snapshot, name))
             yield f"view:{slow}", f"its table is slower than the topic: {inert(held.why)}"
         elif source.lag and source.lag_s is not None and source.lag_s >= BEHIND_S:

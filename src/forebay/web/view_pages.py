@@ -53,7 +53,7 @@ def row(view: ViewNow, snapshot: Snapshot) -> ViewRow:
         lag=sum(each for each in behind if each is not None)
         if any(each is not None for each in behind)
         else None,
-        batch_ms=0,
+        batch_ms=view.batch_ms,
         catch_up="; ".join(words),
         freshness_s=None if newest is None else max(0.0, time.time() - newest / 1000),
     )

@@ -36,12 +36,7 @@ async def show(face: Face, name: str = "") -> None:
             policy = parts.text("", "muted small", "span")
             ui.space()
             pause = parts.button("Pause", lambda: turn(), icon="pause", disabled=face.read_only)
-            parts.button(
-                "Change ON ERROR",
-                lambda: change(),
-                icon="rule",
-                disabled=face.read_only or not face.backend.session,
-            )
+            parts.button("Change ON ERROR", lambda: change(), icon="rule", disabled=face.read_only)
         hint = parts.text("", "notice warn")
         rate, speed, lag, latency, commits, letters = parts.tiles(
             "Records a second", "Bytes a second", "Behind", "Batch p50 / p99", "Commits", "Dead letters"
