@@ -345,6 +345,27 @@ def test_masked_columns_are_not_shown_and_cannot_be_searched(tmp_path: Path) -> 
         backend.close()
 
 
+def test_a_view_that_gives_a_masked_column_another_name_hides_it_under_that_name(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    finished_view(
+        home, "contacts", pa.table({"contact": ["a@x"], "loud": ["A@x"], "id": [7]}),
+        query="SELECT email AS contact, upper(email) AS loud, id FROM s",
+    )  # fmt: skip
+    backend = masked_home(home)
+    try:
+        assert [list(row) for row in backend.newest("contacts").rows] == [["•••", "•••", 7]]
+        for query in ("SELECT * FROM contacts", "SELECT contact, loud FROM contacts"):
+            done = backend.execute(query, "me")
+            assert done.error is None
+            assert "@x" not in repr(done)
+        for query in ("SELECT contact AS c FROM contacts", "SELECT id FROM contacts WHERE loud = 'A@x'"):
+            refused = backend.execute(query, "me")
+            assert refused.error is not None, query
+            assert refused.error.code == "FB8004", query
+    finally:
+        backend.close()
+
+
 def test_hidden_payloads_are_not_read_by_sql_either(tmp_path: Path) -> None:
     finished_view(tmp_path / "home", "v", pa.table({"id": [1]}))
     backend = Backend(tmp_path / "home", hide_payloads=True)
