@@ -194,6 +194,11 @@ class HistoryPoint:
     lag_s: float | None
     batch_ms: int | None
     errors: Mapping[str, int] = field(default_factory=dict)  # new ones since the point before, by kind
+    batch_ms_p50: int | None = None  # of the batches that were seen in the minute before
+    batch_ms_p99: int | None = None
+    partitions: Mapping[str, int] = field(
+        default_factory=dict
+    )  # lag by topic-partition, of those furthest behind
 
 
 # -- views -------------------------------------------------------------------------------------------------
