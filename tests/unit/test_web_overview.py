@@ -12,6 +12,7 @@ import pytest
 from homes import finished_view
 
 from forebay.catalog import BatchRecord, Catalog, Definition, QueryState
+from forebay.runtime.home import Home
 from forebay.runtime.known import SourceFacts
 from forebay.runtime.source_flow import flow_folder, pause
 from forebay.source.batch_size import Cause
@@ -104,3 +105,40 @@ def backend(home: Path) -> Iterator[Backend]:
 def test_a_view_says_how_long_its_newest_batch_took_and_nothing_where_nobody_knows(backend: Backend) -> None:
     assert {row.name: row.batch_ms for row in backend.views()} == {"fast": 1_234, "slow": None}
     assert backend.view("fast").row.batch_ms == 1_234
+
+
+def readers(backend: Backend) -> dict[str, str]:
+    return {node.id: node.name for node in backend.overview().nodes if node.kind == "reader"}
+
+
+def test_who_subscribes_to_a_view_in_this_process_is_a_reader_on_the_graph(backend: Backend) -> None:
+    assert readers(backend) == {}
+    other = Home(backend.home)
+    try:
+        first = iter(other.subscribe("fast", timeout=30))
+        next(first)
+        assert readers(backend) == {"reader:fast": "1 following"}
+        second = backend.tail("fast", after=-1, timeout=30)
+        next(second)
+        with backend.following("slow"):
+            assert readers(backend) == {"reader:fast": "2 following", "reader:slow": "1 following"}
+        for each in (first, second):
+            each.close()  # type: ignore[attr-defined]
+        list(other.subscribe("fast", timeout=0))  # takes what is there, and is gone
+        assert readers(backend) == {}
+    finally:
+        other.close()
+
+
+def test_a_reader_of_a_view_of_the_same_name_in_another_home_is_none_of_this_one(
+    backend: Backend, tmp_path: Path
+) -> None:
+    finished_view(tmp_path / "other", "fast", pa.table({"id": [1]}))
+    other = Home(tmp_path / "other")
+    try:
+        following = iter(other.subscribe("fast", timeout=30))
+        next(following)
+        assert readers(backend) == {}
+        following.close()  # type: ignore[attr-defined]
+    finally:
+        other.close()

@@ -10,7 +10,7 @@ import logging
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -96,7 +96,6 @@ class Backend:
         self._statements = Statements(self._ground)
         self._topics = Topics(self._ground, brokers)
         self._masks = Masks(self._ground)
-        self._readers: dict[str, int] = {}
         self._lock = threading.Lock()
         self._desk: GuardedDesk | None = None
         self._board_given = board
@@ -175,7 +174,7 @@ class Backend:
     def overview(self) -> Overview:
         """The pipeline's graph with rates, lags, states and the bottleneck, and what is wrong. No broker is asked here: a
         thread asks them, and what it does not know yet is None."""
-        return graph.overview(self._ground, self._snapshots.now(), dict(self._readers))
+        return graph.overview(self._ground, self._snapshots.now(), view_pages.readers(self._ground))
 
     def sources(self) -> Sequence[SourceRow]:
         """All sources, from the catalog and the last word of the brokers."""
@@ -208,20 +207,13 @@ class Backend:
 
         Columns are the view's, then `_change_type` and `_commit_version`. Iterating blocks until the next change.
         """
-        with self._reading(view):
-            mask = self._masks.of_view(view)
-            for each in view_pages.tail(self._ground, view, after, timeout):
-                yield replace(each, table=masked_table(each.table, mask))
+        mask = self._masks.of_view(view)
+        for each in view_pages.tail(self._ground, view, after, timeout):
+            yield replace(each, table=masked_table(each.table, mask))
 
-    @contextmanager
-    def _reading(self, view: str) -> Iterator[None]:
-        with self._lock:
-            self._readers[view] = self._readers.get(view, 0) + 1
-        try:
-            yield
-        finally:
-            with self._lock:
-                self._readers[view] -= 1
+    def following(self, view: str) -> AbstractContextManager[None]:
+        """For who looks at a view again and again, and is a reader of it in between, too."""
+        return view_pages.following(self._ground, view)
 
     def events(self, limit: int = 200, name: str | None = None) -> Sequence[EventRow]:
         """What happened to sources and views, the newest first."""

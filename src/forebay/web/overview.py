@@ -35,8 +35,8 @@ def overview(ground: Ground, snapshot: Snapshot, readers: Mapping[str, int]) -> 
         nodes[node.id] = node
         if count := readers.get(view.definition.name):
             reader = Node(
-                f"reader:{view.definition.name}", "reader", f"{count} following",
-                detail="live tails of this dashboard", link=node.link,
+                f"reader:{view.definition.name}", "reader", f"{count:,} following",
+                detail="SUBSCRIBE and tails in this process", link=node.link,
             )  # fmt: skip
             nodes[reader.id] = reader
             edges.append(Edge(node.id, reader.id))
