@@ -6,6 +6,7 @@ import asyncio
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +18,12 @@ from support import Cluster, unique
 from waiting import eventually, until
 
 from forebay.blackboard.artifact import ConsumptionRecord
+from forebay.deadletter.desk_views import Selection
 from forebay.errors import BadRequestError
 from forebay.web.backend import Backend
 
 
-def test_a_pool_shows_its_frontier_its_gaps_its_hot_keys_and_its_letters(
+def test_a_pool_shows_its_frontier_its_gaps_its_hot_keys_and_its_letter_which_is_replayed(
     cluster: Cluster, tmp_path: Path
 ) -> None:
     topic = cluster.make_topic(1)
@@ -34,9 +36,10 @@ def test_a_pool_shows_its_frontier_its_gaps_its_hot_keys_and_its_letters(
 
     async def work() -> None:
         release = asyncio.Event()
+        repaired = False
 
         async def handle(record: Any) -> None:
-            if record.value == b"bad":
+            if record.value == b"bad" and not repaired:
                 raise ValueError("no good")
             if record.value == b"wait":
                 await release.wait()
@@ -53,6 +56,15 @@ def test_a_pool_shows_its_frontier_its_gaps_its_hot_keys_and_its_letters(
             assert [(key.key, key.waiting) for key in row.hot_keys] == [("hot", 5)]
             desk = backend.desk
             await until(lambda: desk.watched(), "its letters are looked at")
+            await asyncio.to_thread(desk.refresh)
+            (letter,) = (await asyncio.to_thread(desk.letters)).letters
+            assert "no good" in letter.pattern
+            repaired, done = True, pool.stats().completed
+            chosen = Selection(letter.owner, ids=(letter.id,))
+            job = await asyncio.to_thread(partial(desk.replay, chosen, actor="ann"))
+            await until(lambda: job.status.state == "done", "it is sent again")
+            assert job.status.sent == 1
+            await until(lambda: pool.stats().completed == done + 1, "the pool has handled it")
             assert b"forebay_pool" in await asyncio.to_thread(backend.metrics)
         finally:
             release.set()

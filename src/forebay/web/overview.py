@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from urllib.parse import quote
 
 from forebay.catalog import QueryState
@@ -18,8 +18,10 @@ ORDER = {"error": 0, "warning": 1, "info": 2}
 MOST_PROBLEMS = 100
 
 
-def overview(ground: Ground, snapshot: Snapshot, readers: Mapping[str, int]) -> Overview:
-    """`readers` counts who follows each view, as far as this process knows."""
+def overview(
+    ground: Ground, snapshot: Snapshot, readers: Mapping[str, int], more: Iterable[Problem] = ()
+) -> Overview:
+    """`readers` counts who follows each view, as far as this process knows; `more` is what is wrong besides."""
     narrow = dict(_bottlenecks(snapshot))
     nodes: dict[str, Node] = {}
     edges: list[Edge] = []
@@ -40,7 +42,7 @@ def overview(ground: Ground, snapshot: Snapshot, readers: Mapping[str, int]) -> 
             )  # fmt: skip
             nodes[reader.id] = reader
             edges.append(Edge(node.id, reader.id))
-    found = sorted(_problems(snapshot), key=lambda each: ORDER[each.severity])
+    found = sorted((*_problems(snapshot), *more), key=lambda each: ORDER[each.severity])
     lags = [each.lag for each in snapshot.sources.values() if each.lag is not None]
     ages = [each.lag_s for each in snapshot.sources.values() if each.lag_s is not None]
     rates = [each.rates.records for each in snapshot.sources.values() if each.rates.records is not None]
