@@ -142,3 +142,29 @@ def test_a_reader_of_a_view_of_the_same_name_in_another_home_is_none_of_this_one
         following.close()  # type: ignore[attr-defined]
     finally:
         other.close()
+
+
+@pytest.mark.parametrize(
+    ("options", "read", "others"),
+    [
+        ({"topic": "orders"}, ["orders"], ["orders-dlq", "order", ""]),
+        ({"topics": "orders, refunds"}, ["orders", "refunds"], ["orders, refunds", "order"]),
+        (
+            {"topic.pattern": "orders-.*"},
+            ["orders-eu", "orders-us"],
+            ["orders", "x-orders-eu", "orders-.*x\n"],
+        ),
+    ],
+)
+def test_a_source_reads_the_topics_that_it_names_lists_or_has_a_pattern_of(
+    tmp_path: Path, options: dict[str, str], read: list[str], others: list[str]
+) -> None:
+    catalog = Catalog(tmp_path / "catalog.db")
+    facts = SourceFacts("kafka", {**options, "bootstrap.servers": "127.0.0.1:1"}, ("id",), None)
+    catalog.put(Definition("s", "source", "CREATE SOURCE s", 1, {"facts": facts.to_json("CREATE SOURCE s")}))
+    catalog.close()
+    backend = Backend(tmp_path)
+    try:
+        assert [topic for topic in (*read, *others) if list(backend.readers_of(topic)) == ["s"]] == read
+    finally:
+        backend.close()

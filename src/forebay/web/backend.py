@@ -282,6 +282,10 @@ class Backend:
         """Topics of the brokers that the sources name, and of `--brokers`. Asks them: blocks up to some seconds."""
         return self._topics.all()
 
+    def readers_of(self, topic: str) -> Sequence[str]:
+        """The sources that read a topic, by its name, in a list of names, or by a pattern."""
+        return self._topics.readers(topic)
+
     def browse(
         self,
         topic: str,

@@ -15,6 +15,7 @@ from forebay.errors import ForebayError, RefusedRequestError
 from forebay.hiding import HIDDEN, Mask
 from forebay.web.ground import Ground
 from forebay.web.model import ShownTable
+from forebay.web.topic_names import reads_topic
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -126,14 +127,8 @@ class Masks:
         return found
 
     def _concerns(self, source: str, topic: str) -> bool:
-        import re
-
-        options = self._ground.sources.facts(source).options
-        named = {part.strip() for part in (options.get("topics") or options.get("topic") or "").split(",")}
-        pattern = options.get("topic.pattern")
-        letters = self._ground.sources.policy(source).topic
-        return topic in {*named, letters} or (
-            pattern is not None and re.fullmatch(pattern, topic) is not None
+        return topic == self._ground.sources.policy(source).topic or reads_topic(
+            self._ground.sources.facts(source).options, topic
         )
 
     def _decoding(self, source: str) -> tuple[Any, Any]:

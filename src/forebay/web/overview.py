@@ -69,6 +69,10 @@ def _topics(source: SourceNow) -> Iterator[Node]:
     if source.topic is None:
         yield Node(f"topic:{source.facts.connector}", "topic", source.facts.connector, detail="a connector")
         return
+    if "topic.pattern" in source.facts.options:
+        clean = inert(source.topic)
+        yield Node(f"topic:{clean}", "topic", clean, detail="all topics of this pattern", link="/topics")
+        return
     for name in source.topic.split(","):
         clean = inert(name.strip())
         yield Node(f"topic:{clean}", "topic", clean, link=link("topic", name.strip()))
