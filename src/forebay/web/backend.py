@@ -365,7 +365,7 @@ class Backend:
         limit: int = 100,
     ) -> BoardPage | None:
         """The blackboard that the dashboard was given; None if there is none. Of a correlation with its timeline, of an
-        artifact all versions."""
+        artifact all versions and its own."""
         board = self._opened_board()
         return None if board is None else board.page(type, correlation, artifact, limit)
 

@@ -436,7 +436,7 @@ class AgentRow:
     produced: int
     retries: int | None
     letters: int | None
-    lag: int | None = None
+    lag: int | None = None  # of the group that all agents of a board share
 
 
 @dataclass(frozen=True)
@@ -446,5 +446,7 @@ class BoardPage:
     types: Mapping[str, int]  # artifacts by type
     artifacts: Sequence[ArtifactRow]  # the newest first; of the type, correlation or id that was asked for
     agents: Sequence[AgentRow]
-    timeline: Sequence[Mapping[str, Any]] = ()  # of a correlation: at_ms, what, who, artifact, detail
+    timeline: Sequence[
+        Mapping[str, Any]
+    ] = ()  # of a correlation or an artifact: at_ms, what, who, artifact, detail
     error: str = ""

@@ -46,7 +46,7 @@ async def show(face: Face, type: str = "", correlation: str = "", artifact: str 
             with parts.panel("Timeline", flush=True):
                 timeline = parts.Grid("Timeline", _TIMELINE)
         with parts.box("cols"):
-            with parts.panel("Agents", flush=True):
+            with parts.panel("Agents", note="lag: of the group that they share", flush=True):
                 agents = parts.Grid("Agents", _AGENTS)
             with parts.panel("Artifacts by type", flush=True):
                 types = parts.Grid("Artifacts by type", _TYPES)
@@ -78,12 +78,16 @@ async def show(face: Face, type: str = "", correlation: str = "", artifact: str 
             timeline.show([
                 {"id": str(place), "cells": [
                     {"ms": step["at_ms"]} if step.get("at_ms") is not None else None, words.plain(step.get("what", "")), words.plain(step.get("who") or ""),
-                    words.plain(step.get("artifact") or ""), {"text": words.plain(step.get("detail") or "")},
+                    _link(step.get("artifact")), {"text": words.plain(step.get("detail") or ""), "title": words.plain(step.get("detail") or "")},
                 ]}
                 for place, step in enumerate(now.timeline)
             ])  # fmt: skip
 
     await face.live(refresh)
+
+
+def _link(id: Any) -> Any:
+    return {"text": str(id), "href": words.link("/agents", artifact=str(id))} if id else ""
 
 
 def _ask(face: Face, type: str, correlation: str, artifact: str) -> BoardPage | None:
