@@ -36,7 +36,7 @@ def masked_outputs(query: Any, mask: Mask, holds: Holds) -> Mask:
     if not mask:
         return mask
     try:
-        names = _Names(query, mask, holds)
+        names = _MaskedNames(query, mask, holds)
         while names.spread():
             pass
     except (_Untraceable, ForebayError):
@@ -45,7 +45,7 @@ def masked_outputs(query: Any, mask: Mask, holds: Holds) -> Mask:
 
 
 @dataclass
-class _Names:
+class _MaskedNames:
     query: Any
     mask: Mask
     holds: Holds
