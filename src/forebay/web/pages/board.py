@@ -12,14 +12,14 @@ from forebay.web.pages.frame import Face, call
 
 _TYPES: Final = ({"label": "Type", "mono": True, "wide": True}, {"label": "Artifacts", "align": "end"})
 _AGENTS: Final = (
-    {"label": "Agent", "mono": True, "wide": True}, {"label": "Consumed", "align": "end"}, {"label": "Produced", "align": "end"},
+    {"label": "Agent", "mono": True, "wide": True}, {"label": "Consumed", "align": "end", "phone": False}, {"label": "Produced", "align": "end", "phone": False},
     {"label": "Retries", "align": "end"}, {"label": "Letters", "align": "end"}, {"label": "Lag", "align": "end"},
 )  # fmt: skip
 _ARTIFACTS: Final = (
     {"label": "Made"}, {"label": "Type", "mono": True}, {"label": "By", "mono": True, "phone": False}, {"label": "Version", "align": "end", "phone": False},
     {"label": "Correlation", "mono": True, "phone": False}, {"label": "Payload", "mono": True, "wide": True},
 )  # fmt: skip
-_TIMELINE: Final = ({"label": "When"}, {"label": "What"}, {"label": "Who", "mono": True}, {"label": "Artifact", "mono": True}, {"label": "", "wide": True})  # fmt: skip
+_TIMELINE: Final = ({"label": "When"}, {"label": "What"}, {"label": "Who", "mono": True}, {"label": "Artifact", "mono": True, "phone": False}, {"label": "", "wide": True})  # fmt: skip
 
 
 async def show(face: Face, type: str = "", correlation: str = "", artifact: str = "") -> None:
