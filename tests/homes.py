@@ -14,7 +14,9 @@ from forebay.catalog.catalog import Definition
 from forebay.views.paths import paths_of
 
 
-def finished_view(home: Path, name: str, *batches: pa.Table, **detail: Any) -> None:
+def finished_view(
+    home: Path, name: str, *batches: pa.Table, query: str = "SELECT * FROM s", **detail: Any
+) -> None:
     """A view whose table has a file a batch; a later one may have more columns."""
     path = paths_of(home, name).table
     shutil.rmtree(path, ignore_errors=True)
@@ -29,5 +31,5 @@ def finished_view(home: Path, name: str, *batches: pa.Table, **detail: Any) -> N
         )
     catalog = Catalog(home / "catalog.db")
     known = {"sources": ["s"], "emit": "append", "keys": [], "columns": {}, **detail}
-    catalog.put(Definition(name, "view", f"CREATE MATERIALIZED VIEW {name} AS\nSELECT * FROM s", 0, known))
+    catalog.put(Definition(name, "view", f"CREATE MATERIALIZED VIEW {name} AS\n{query}", 0, known))
     catalog.close()

@@ -6,6 +6,7 @@ import asyncio
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +17,14 @@ from pools import pool_on
 from support import Cluster, unique
 from waiting import eventually, until
 
+from forebay.blackboard import Artifact, Orchestrator, RetryPolicy
 from forebay.blackboard.artifact import ConsumptionRecord
+from forebay.deadletter.desk_views import Selection
 from forebay.errors import BadRequestError
 from forebay.web.backend import Backend
 
 
-def test_a_pool_shows_its_frontier_its_gaps_its_hot_keys_and_its_letters(
+def test_a_pool_shows_its_frontier_its_gaps_its_hot_keys_and_its_letter_which_is_replayed(
     cluster: Cluster, tmp_path: Path
 ) -> None:
     topic = cluster.make_topic(1)
@@ -34,9 +37,10 @@ def test_a_pool_shows_its_frontier_its_gaps_its_hot_keys_and_its_letters(
 
     async def work() -> None:
         release = asyncio.Event()
+        repaired = False
 
         async def handle(record: Any) -> None:
-            if record.value == b"bad":
+            if record.value == b"bad" and not repaired:
                 raise ValueError("no good")
             if record.value == b"wait":
                 await release.wait()
@@ -53,6 +57,15 @@ def test_a_pool_shows_its_frontier_its_gaps_its_hot_keys_and_its_letters(
             assert [(key.key, key.waiting) for key in row.hot_keys] == [("hot", 5)]
             desk = backend.desk
             await until(lambda: desk.watched(), "its letters are looked at")
+            await asyncio.to_thread(desk.refresh)
+            (letter,) = (await asyncio.to_thread(desk.letters)).letters
+            assert "no good" in letter.pattern
+            repaired, done = True, pool.stats().completed
+            chosen = Selection(letter.owner, ids=(letter.id,))
+            job = await asyncio.to_thread(partial(desk.replay, chosen, actor="ann"))
+            await until(lambda: job.status.state == "done", "it is sent again")
+            assert job.status.sent == 1
+            await until(lambda: pool.stats().completed == done + 1, "the pool has handled it")
             assert b"forebay_pool" in await asyncio.to_thread(backend.metrics)
         finally:
             release.set()
@@ -101,6 +114,10 @@ def test_a_board_shows_types_versions_a_timeline_and_its_agents(
     versions = backend.board(artifact=ids["order"])
     assert versions is not None
     assert [each.version for each in versions.artifacts] == [2, 1]
+    steps = [(each["what"], each["who"], each["artifact"]) for each in versions.timeline]
+    assert sorted(steps) == [
+        ("consumed", "billing", ids["order"]), ("published", "shop", ids["order"]), ("published", "shop", ids["order"]),
+    ]  # fmt: skip
     timeline = backend.board(correlation="c-1")
     assert timeline is not None
     assert {(each["what"], each["who"]) for each in timeline.timeline} == {
@@ -109,6 +126,51 @@ def test_a_board_shows_types_versions_a_timeline_and_its_agents(
     with pytest.raises(BadRequestError):
         backend.board(artifact="no id")
     eventually(lambda: backend.board() is not None, "it can be asked again")
+
+
+def test_a_timeline_has_what_an_agent_failed_at_and_agents_have_their_group_s_lag(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    prefix, order = unique("board") + ".", artifact(1, correlation_id="c-1")
+
+    def broken(given: Artifact) -> None:
+        raise KeyError("no such word")
+
+    async def fail() -> None:
+        async with board(cluster, prefix) as store:
+            team = Orchestrator(
+                store,
+                retry=RetryPolicy(attempts=2, backoff_ms=20),
+                commit_interval_ms=100,
+                session_timeout_ms=6000,
+            )
+            team.subscribe("broken", "Order", broken)
+            async with team:
+                await store.publish(order)
+                await until(lambda: team.stats.total("broken").dead, "it is given up")
+
+    run(fail())
+    given = {"bootstrap_servers": cluster.bootstrap_servers, "topic_prefix": prefix, "create_topics": False}
+    backend, shy = (
+        Backend(tmp_path / "a", board=given),
+        Backend(tmp_path / "b", board=given, hide_payloads=True),
+    )
+    try:
+        for page in (backend.board(artifact=str(order.id)), backend.board(correlation="c-1")):
+            assert page is not None
+            assert [(each["what"], each["who"]) for each in page.timeline] == [
+                ("published", "shop"), ("retried", "broken"), ("became a letter", "broken"),
+            ]  # fmt: skip
+            assert "no such word" in page.timeline[-1]["detail"]
+            (agent,) = [each for each in page.agents if each.name == "broken"]
+            assert (agent.retries, agent.letters, agent.lag) == (1, 1, 0)
+        hidden = shy.board(correlation="c-1")
+        assert hidden is not None
+        assert len(hidden.timeline) == 3
+        assert "no such word" not in repr(hidden)
+    finally:
+        backend.close()
+        shy.close()
 
 
 def test_pool_run_serves_the_dashboard_of_its_pool(cluster: Cluster, tmp_path: Path) -> None:

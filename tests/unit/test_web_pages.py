@@ -5,9 +5,11 @@ from __future__ import annotations
 from jinja2 import DictLoader, Environment
 
 from forebay.deadletter.desk_views import HexLine
-from forebay.web.model import Edge, Node, Overview, ShownColumn, ShownTable
+from forebay.web.model import Edge, HistoryPoint, Node, Overview, ShownColumn, ShownTable
 from forebay.web.pages import payloads, policy, tables, words
+from forebay.web.pages.charts import in_bytes
 from forebay.web.pages.layout import SHOWN, columns
+from forebay.web.pages.source_charts import LINES, by_partition
 
 HOSTILE = ":onclick=alert(1) <img src=x>"
 
@@ -65,3 +67,15 @@ def test_scripts_of_the_template_have_a_nonce_and_those_of_data_have_none() -> N
     made = page.render(request={"state": {"nonce": "n"}}, data="<script>3</script>")
     assert made.count('nonce="n"') == 2
     assert "<script>3</script>" in made
+
+
+def test_the_partitions_that_were_furthest_behind_have_a_line_each() -> None:
+    points = [HistoryPoint(at, None, None, 1, None, None, partitions={"t-0": 5, f"t-{at}": at}) for at in range(1, 20)]  # fmt: skip
+    found = by_partition([*points, HistoryPoint(99, None, None, 1, None, None)])
+    assert list(found) == [f"t-{at}" for at in range(19, 19 - LINES, -1)]
+    assert found["t-19"][-2:] == [(18, None), (19, 19)]
+
+
+def test_sizes_are_drawn_in_a_unit_that_makes_them_short() -> None:
+    assert in_bytes([(0, None), (1, 999.0)]) == ("B", [(0, None), (1, 999.0)])
+    assert in_bytes([(0, None), (1, 2_500_000.0)]) == ("MB", [(0, None), (1, 2.5)])

@@ -16,12 +16,16 @@ from hypothesis import strategies as st
 from forebay.actors import acting_as, current
 from forebay.catalog import BatchRecord, Catalog, Definition
 from forebay.catalog.audit import AuditLog
+from forebay.connectors.contract import HealthStatus, PartitionLag
 from forebay.errors import OptionValueError
 from forebay.runtime.known import SourceFacts
+from forebay.runtime.source_flow import SourceFlow
 from forebay.web import history
 from forebay.web.backend import Backend
-from forebay.web.history import History, SourceSample, thinned
+from forebay.web.history import History, SourceSample, thinned, with_percentiles
 from forebay.web.model import HistoryPoint
+from forebay.web.sampler import furthest_behind
+from forebay.web.snapshot import Rates, SourceNow
 
 
 def test_a_line_of_the_audit_log_cannot_be_changed_or_removed(tmp_path: Path) -> None:
@@ -74,6 +78,32 @@ def test_history_is_bounded_in_time_and_number(tmp_path: Path, monkeypatch: pyte
     kept.close()
 
 
+def test_lag_by_partition_is_kept_of_the_few_that_are_furthest_behind(tmp_path: Path) -> None:
+    rows = tuple(PartitionLag("t", number, 0, number, number) for number in range(1_000))
+    source = SourceNow(
+        Definition("s", "source", "", 0), SourceFacts("kafka", {}, (), None), "skip", (), None,
+        SourceFlow("s", None, ()), HealthStatus(True, "", partitions=rows), Rates(), None,
+    )  # fmt: skip
+    found = furthest_behind(source)
+    assert found == {f"t-{number}": number for number in range(999, 999 - history.PARTITIONS, -1)}
+    kept = History(tmp_path)
+    kept.add([SourceSample("s", 1, None, None, 1, None, None, partitions=found)])
+    (point,) = kept.points("s", 0)
+    assert point.partitions == found
+    kept.close()
+
+
+def test_percentiles_are_of_the_batches_of_a_minute() -> None:
+    fast = [HistoryPoint(at * 1000, None, None, None, None, 10) for at in range(60)]
+    slow = HistoryPoint(60_000, None, None, None, None, 900)
+    later = HistoryPoint(200_000, None, None, None, None, 20)
+    idle = HistoryPoint(201_000, None, None, None, None, None)
+    found = with_percentiles([*fast, slow, later, idle])
+    assert [(each.batch_ms_p50, each.batch_ms_p99) for each in found[-4:]] == [
+        (10, 10), (10, 900), (20, 20), (None, None),
+    ]  # fmt: skip
+
+
 def test_one_process_writes_the_history_and_a_damaged_one_is_begun_again(tmp_path: Path) -> None:
     (tmp_path / "history.db").write_bytes(b"this is no database" * 1000)
     first, second = History(tmp_path), History(tmp_path)
@@ -89,13 +119,23 @@ def test_one_process_writes_the_history_and_a_damaged_one_is_begun_again(tmp_pat
 @given(st.lists(st.integers(0, 5), max_size=300), st.integers(1, 50))
 def test_joined_points_lose_no_error_and_no_peak(errors: list[int], most: int) -> None:
     points = [
-        HistoryPoint(at, float(count), None, count, float(count), count, {"k": count} if count else {})
+        HistoryPoint(
+            at,
+            float(count),
+            None,
+            count,
+            float(count),
+            count,
+            {"k": count} if count else {},
+            partitions={"t-0": count},
+        )
         for at, count in enumerate(errors)
     ]
     found = thinned(points, most)
     assert len(found) <= most
     assert sum(point.errors.get("k", 0) for point in found) == sum(errors)
     assert max((point.lag or 0 for point in found), default=0) == max(errors, default=0)
+    assert max((point.partitions["t-0"] for point in found), default=0) == max(errors, default=0)
     assert [point.at_ms for point in found] == sorted(point.at_ms for point in found)
 
 

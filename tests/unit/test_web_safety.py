@@ -20,6 +20,7 @@ from forebay.web.access import MOST_FAILED, Access, given_token, is_loopback, ne
 from forebay.web.api import make_app
 from forebay.web.backend import Backend
 from forebay.web.login import add_login
+from forebay.web.public import PublicUrl
 from forebay.web.safety import LARGEST, Safety
 from forebay.web.shown import inert, value_of
 
@@ -64,11 +65,13 @@ class Asked:
 
 
 @cache  # an application takes a while to make
-def served(backend: Backend, token: str | None = None, host: str = "127.0.0.1") -> Asked:
+def served(
+    backend: Backend, token: str | None = None, host: str = "127.0.0.1", public: tuple[str, ...] = ()
+) -> Asked:
     access = Access.with_token(token)
     app = make_app(backend)
     add_login(app, access, PORT)
-    return Asked(Safety(app, access, host, PORT))
+    return Asked(Safety(app, access, host, PORT, [PublicUrl.of(each) for each in public]))
 
 
 @pytest.fixture(scope="module")
@@ -338,6 +341,27 @@ def test_masked_columns_are_not_shown_and_cannot_be_searched(tmp_path: Path) -> 
             assert found.error is not None, query
             assert found.error.code == "FB8004", query
             assert "@x" not in repr(found.answers)
+    finally:
+        backend.close()
+
+
+def test_a_view_that_gives_a_masked_column_another_name_hides_it_under_that_name(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    finished_view(
+        home, "contacts", pa.table({"contact": ["a@x"], "loud": ["A@x"], "id": [7]}),
+        query="SELECT email AS contact, upper(email) AS loud, id FROM s",
+    )  # fmt: skip
+    backend = masked_home(home)
+    try:
+        assert [list(row) for row in backend.newest("contacts").rows] == [["•••", "•••", 7]]
+        for query in ("SELECT * FROM contacts", "SELECT contact, loud FROM contacts"):
+            done = backend.execute(query, "me")
+            assert done.error is None
+            assert "@x" not in repr(done)
+        for query in ("SELECT contact AS c FROM contacts", "SELECT id FROM contacts WHERE loud = 'A@x'"):
+            refused = backend.execute(query, "me")
+            assert refused.error is not None, query
+            assert refused.error.code == "FB8004", query
     finally:
         backend.close()
 

@@ -29,6 +29,7 @@ from forebay.cli.ui import (
     UiHostOption,
     UiOption,
     UiPortOption,
+    UiPublicOption,
     UiReadOnlyOption,
     beside,
     check_extra,
@@ -63,7 +64,7 @@ def run(
     brokers: BrokersOption = None,
     workers: Annotated[int | None, typer.Option(help="the most handlers at work at a time (100)")] = None,
     order: Annotated[str | None, typer.Option(help="unordered, key or partition (unordered)")] = None,
-    config: Annotated[str | None, typer.Option(help="a TOML file of options, in a table [pool]")] = None,
+    config: Annotated[str | None, typer.Option(help="a TOML file of options, in a table \\[pool]")] = None,
     option: Annotated[
         list[str] | None,
         typer.Option("--set", help="any option of a pool: --set max.attempts=5; may be repeated"),
@@ -80,6 +81,7 @@ def run(
     ui: UiOption = False,
     ui_port: UiPortOption = PORT,
     ui_host: UiHostOption = LOOPBACK,
+    ui_public_url: UiPublicOption = None,
     ui_read_only: UiReadOnlyOption = False,
     ui_hide_payloads: UiHideOption = False,
     home: HomeOption = DEFAULT_HOME,
@@ -106,7 +108,14 @@ def run(
     if transactional:
         made.transactional(transactional)
     shown = beside(
-        ui, home, ui_host, ui_port, pool=made, read_only=ui_read_only, hide_payloads=ui_hide_payloads
+        ui,
+        home,
+        ui_host,
+        ui_port,
+        pool=made,
+        public=ui_public_url or (),
+        read_only=ui_read_only,
+        hide_payloads=ui_hide_payloads,
     )
     try:
         with shown:

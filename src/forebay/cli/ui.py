@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
@@ -31,7 +31,8 @@ LOOPBACK = "127.0.0.1"
 UiOption = Annotated[
     bool,
     typer.Option(
-        "--ui", help="serve the dashboard and its HTTP API meanwhile (docs/dashboard.md; needs 'forebay[ui]')"
+        "--ui",
+        help="serve the dashboard and its HTTP API meanwhile (docs/dashboard.md; needs 'forebay\\[ui]')",
     ),
 ]
 UiPortOption = Annotated[
@@ -43,6 +44,13 @@ UiHostOption = Annotated[
         "--ui-host",
         help="the dashboard's address: this machine alone, unless another is given; then a token is required",
     ),
+]
+_PUBLIC = (
+    "an address that people come by besides its own, such as https://pipelines.example of a proxy with TLS; may be repeated. "
+    "A token is required then"
+)
+UiPublicOption = Annotated[
+    list[str] | None, typer.Option("--ui-public-url", help=f"the dashboard's: {_PUBLIC}", show_default=False)
 ]
 UiReadOnlyOption = Annotated[
     bool, typer.Option("--ui-read-only", help="nothing can be changed by the dashboard")
@@ -68,6 +76,7 @@ def ui(
             "a token is required: without one, one is made and printed once",
         ),
     ] = None,
+    public_url: Annotated[list[str] | None, typer.Option("--public-url", help=_PUBLIC, show_default=False)] = None,
     read_only: Annotated[bool, typer.Option("--read-only", help="refuse every change")] = False,
     hide_payloads: Annotated[
         bool, typer.Option("--hide-payloads", help="show no keys, values and headers of records and letters")
@@ -95,6 +104,8 @@ def ui(
 
       forebay ui --host 0.0.0.0 --token-file /run/secrets/forebay --read-only
 
+      forebay ui --public-url https://pipelines.example --token-file /run/secrets/forebay
+
       forebay ui --brokers localhost:9092 --prefix flock.
     """
     check_extra()
@@ -108,6 +119,7 @@ def ui(
         host,
         port,
         token_file,
+        public=public_url or (),
         read_only=read_only,
         hide_payloads=hide_payloads,
         brokers=brokers,
@@ -139,6 +151,7 @@ def beside(
     *,
     session: Session | None = None,
     pool: Pool | None = None,
+    public: Sequence[str] = (),
     read_only: bool = False,
     hide_payloads: bool = False,
 ) -> Iterator[Dashboard | None]:
@@ -149,7 +162,7 @@ def beside(
     check_extra()
     file = os.environ.get("FOREBAY_UI_TOKEN_FILE")
     with _served(
-        home, host, port, Path(file) if file else None, read_only=read_only, hide_payloads=hide_payloads,
+        home, host, port, Path(file) if file else None, public=public, read_only=read_only, hide_payloads=hide_payloads,
         session=session, pool=pool,
     ) as dashboard:  # fmt: skip
         yield dashboard
@@ -162,6 +175,7 @@ def _served(
     port: int,
     token_file: Path | None,
     *,
+    public: Sequence[str],
     read_only: bool,
     hide_payloads: bool,
     brokers: str | None = None,
@@ -179,11 +193,12 @@ def _served(
         home, session, read_only=read_only, hide_payloads=hide_payloads, pool=pool, board=board, brokers=given
     )
     try:
-        dashboard = Dashboard(backend, host, port, token=token)
+        dashboard = Dashboard(backend, host, port, token=token, public=public)
     except BaseException:
         backend.close()
         raise
-    words.print(f"dashboard at {dashboard.url}", markup=False, highlight=False, soft_wrap=True)
+    places = " and ".join([dashboard.url, *map(str, dashboard.public)])
+    words.print(f"dashboard at {places}", markup=False, highlight=False, soft_wrap=True)
     if dashboard.made_token is not None:
         words.print(
             f"token, shown this once: {dashboard.made_token}", markup=False, highlight=False, soft_wrap=True

@@ -97,8 +97,13 @@ def changes_of_view(home: Path, catalog: Catalog, view: str) -> ChangeFeed:
     from forebay.views.changes import TableChanges
     from forebay.views.groups.group_changes import GroupChanges
 
-    groups = groups_of_view(home, catalog, view)
-    return TableChanges(table_of_view(home, catalog, view)) if groups is None else GroupChanges(view, groups)
+    groups, table = groups_of_view(home, catalog, view), table_of_view(home, catalog, view)
+    return TableChanges(table) if groups is None else GroupChanges(view, groups, followed_as(home, view))
+
+
+def followed_as(home: Path, view: str) -> str:
+    """What `views.followers` knows a view by."""
+    return str(paths_of(home, view).table.parent)
 
 
 def show_create(catalog: Catalog, kind: str, name: str) -> Result:

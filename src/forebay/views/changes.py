@@ -13,6 +13,7 @@ import pyarrow as pa
 from forebay.errors import ChangesGoneError
 from forebay.object_path import ObjectPath, TablePath, parquet_file
 from forebay.views.compaction import as_in
+from forebay.views.followers import following
 from forebay.views.merged import PlaceReader
 from forebay.views.table import ViewTable
 from forebay.views.versions import TableVersion, Versions
@@ -28,6 +29,8 @@ VERSION = "_commit_version"
 
 class ChangeFeed(Protocol):
     """The changes of a view, version by version."""
+
+    view: str  # which one among all homes, see `followers`
 
     @property
     def name(self) -> str:
@@ -90,6 +93,15 @@ class Subscription:
         self._closed = True
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
+        if self._timeout == 0:  # takes what is there, and follows nothing
+            return self._batches()
+        return self._counted()
+
+    def _counted(self) -> Iterator[pa.RecordBatch]:
+        with following(self._feed.view):
+            yield from self._batches()
+
+    def _batches(self) -> Iterator[pa.RecordBatch]:
         last = time.monotonic()
         while not self._closed:
             newest = self._feed.newest()
@@ -110,6 +122,7 @@ class TableChanges:
 
     def __init__(self, table: ViewTable) -> None:
         self._table = table
+        self.view = str(table.path.parent)
         self._versions = Versions(table.path)
         self._places = PlaceReader(table.path)
 

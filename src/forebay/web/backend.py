@@ -10,20 +10,22 @@ import logging
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from forebay import actors, threads
+from forebay import actors
 from forebay.catalog import QueryState
 from forebay.connectors.contract import HealthStatus
-from forebay.errors import ForebayError, NeedsSessionError, SessionClosedError
+from forebay.errors import NeedsSessionError, SessionClosedError
 from forebay.web import overview as graph
 from forebay.web import source_pages, view_pages
 from forebay.web.ground import Ground
 from forebay.web.history import History
 from forebay.web.lag_watch import LagWatch
+from forebay.web.letter_watch import LetterWatch
 from forebay.web.masks import Masks, masked_table
 from forebay.web.model import (
     AuditRow,
@@ -96,9 +98,9 @@ class Backend:
         self._statements = Statements(self._ground)
         self._topics = Topics(self._ground, brokers)
         self._masks = Masks(self._ground)
-        self._readers: dict[str, int] = {}
         self._lock = threading.Lock()
         self._desk: GuardedDesk | None = None
+        self._letters: LetterWatch | None = None
         self._board_given = board
         self._board: Board | None = None
         self._registry: CollectorRegistry | None = None
@@ -108,6 +110,8 @@ class Backend:
         self.closing.set()
         self._sampler.close()
         self._lag.close()
+        if self._letters is not None:
+            self._letters.close()
         with self._lock:
             for each in (self._desk, self._board):
                 if each is not None:
@@ -135,19 +139,9 @@ class Backend:
                 desk = self._desk = GuardedDesk(
                     self._ground, LetterDesk(home, outcomes, self._ground.sources.names, self._committed)
                 )
-                watched = (self._pool, self._board_given)
-                if any(each is not None for each in watched):
-                    threads.start("forebay-ui-letters", lambda: self._watch_letters(desk), lambda error: None)
+                if self._pool is not None or self._board_given is not None:
+                    self._letters = LetterWatch(self._letter_topics, partial(_look_at, desk))
             return self._desk
-
-    def _watch_letters(self, desk: GuardedDesk) -> None:
-        """The letters of the pool and of the blackboard's agents are looked at, too, as soon as there are topics of them."""
-        for topic, options in self._letter_topics():
-            brokers = options.pop("bootstrap.servers", None)
-            try:
-                desk.look_at(topic, brokers, **options)
-            except ForebayError as error:
-                log.info("the letters in topic '%s' are not looked at: %s", topic, error.message)
 
     def _letter_topics(self) -> Iterator[tuple[str, dict[str, str]]]:
         if self._pool is not None and (topic := self._pool.options["dead.letter.topic"]):
@@ -175,7 +169,8 @@ class Backend:
     def overview(self) -> Overview:
         """The pipeline's graph with rates, lags, states and the bottleneck, and what is wrong. No broker is asked here: a
         thread asks them, and what it does not know yet is None."""
-        return graph.overview(self._ground, self._snapshots.now(), dict(self._readers))
+        more = [] if self._letters is None else self._letters.problems()
+        return graph.overview(self._ground, self._snapshots.now(), view_pages.readers(self._ground), more)
 
     def sources(self) -> Sequence[SourceRow]:
         """All sources, from the catalog and the last word of the brokers."""
@@ -208,20 +203,13 @@ class Backend:
 
         Columns are the view's, then `_change_type` and `_commit_version`. Iterating blocks until the next change.
         """
-        with self._reading(view):
-            mask = self._masks.of_view(view)
-            for each in view_pages.tail(self._ground, view, after, timeout):
-                yield replace(each, table=masked_table(each.table, mask))
+        mask = self._masks.of_view(view)
+        for each in view_pages.tail(self._ground, view, after, timeout):
+            yield replace(each, table=masked_table(each.table, mask))
 
-    @contextmanager
-    def _reading(self, view: str) -> Iterator[None]:
-        with self._lock:
-            self._readers[view] = self._readers.get(view, 0) + 1
-        try:
-            yield
-        finally:
-            with self._lock:
-                self._readers[view] -= 1
+    def following(self, view: str) -> AbstractContextManager[None]:
+        """For who looks at a view again and again, and is a reader of it in between, too."""
+        return view_pages.following(self._ground, view)
 
     def events(self, limit: int = 200, name: str | None = None) -> Sequence[EventRow]:
         """What happened to sources and views, the newest first."""
@@ -293,6 +281,10 @@ class Backend:
     def topics(self) -> Sequence[TopicRow]:
         """Topics of the brokers that the sources name, and of `--brokers`. Asks them: blocks up to some seconds."""
         return self._topics.all()
+
+    def readers_of(self, topic: str) -> Sequence[str]:
+        """The sources that read a topic, by its name, in a list of names, or by a pattern."""
+        return self._topics.readers(topic)
 
     def browse(
         self,
@@ -373,7 +365,7 @@ class Backend:
         limit: int = 100,
     ) -> BoardPage | None:
         """The blackboard that the dashboard was given; None if there is none. Of a correlation with its timeline, of an
-        artifact all versions."""
+        artifact all versions and its own."""
         board = self._opened_board()
         return None if board is None else board.page(type, correlation, artifact, limit)
 
@@ -386,6 +378,11 @@ class Backend:
 
                 self._board = Board(self._board_given, hide_payloads=self.hide_payloads)
             return self._board
+
+
+def _look_at(desk: GuardedDesk, topic: str, options: Mapping[str, str]) -> None:
+    more = {key: text for key, text in options.items() if key != "bootstrap.servers"}
+    desk.look_at(topic, options.get("bootstrap.servers"), **more)
 
 
 def _known(watch: Any) -> Mapping[str, HealthStatus]:

@@ -11,6 +11,7 @@ from typing import Any
 from uuid import UUID
 
 from forebay.blackboard.artifact import PlainCodec
+from forebay.deadletter.groups import pattern_of
 from forebay.errors import BadRequestError, ForebayError
 from forebay.kafka.admin import Cluster
 from forebay.kafka.offsets import Range
@@ -18,12 +19,15 @@ from forebay.kafka.options import KAFKA
 from forebay.kafka.reader import read_ranges
 from forebay.kafka.settings import consumer_settings
 from forebay.options import Options
+from forebay.web import board_timeline
+from forebay.web.board_timeline import AgentFailure, concerning, letter_of, retry_of
 from forebay.web.model import AgentRow, ArtifactRow, BoardPage
 from forebay.web.shown import inert
 
 MOST = 500
 SCANNED = 20_000  # records of the log that are looked at for the history of an artifact
 RETRIES_SCANNED = 5_000
+LETTERS_SCANNED = 1_000  # of each agent
 KEPT_S = 5.0
 
 
@@ -39,6 +43,7 @@ class Board:
         self._hide = hide_payloads
         self._lock = threading.Lock()
         self._agents: tuple[float, list[AgentRow]] | None = None
+        self._failed: tuple[float, list[AgentFailure]] | None = None
 
     @property
     def reached(self) -> dict[str, str]:
@@ -93,7 +98,13 @@ class Board:
         summary = await store.summarize_artifacts(consistency="local")
         timeline: list[Mapping[str, Any]] = []
         if artifact is not None:
-            shown = await asyncio.to_thread(self._versions, _uuid(artifact))
+            wanted = _uuid(artifact)
+            shown = await asyncio.to_thread(self._versions, wanted)
+            envelopes = await self._envelope(wanted)
+            troubles = await asyncio.to_thread(self._failures)
+            timeline = board_timeline.of_artifact(
+                shown, envelopes, concerning(troubles, {str(wanted)}, None, self._words)
+            )
         else:
             filters = FilterConfig({type} if type else set(), None, correlation)
             _, total = await store.query_artifacts(filters, limit=1, consistency="local")
@@ -102,7 +113,11 @@ class Board:
                 consistency="local",
             )  # fmt: skip
             if correlation is not None:
-                timeline = _timeline(found)
+                troubles = await asyncio.to_thread(self._failures)
+                ids = {str(each.artifact.id) for each in found}
+                timeline = board_timeline.of_correlation(
+                    found, concerning(troubles, ids, correlation, self._words)
+                )
                 found = [each.artifact for each in found]
             shown = [self._row(each) for each in reversed(found)]
         agents = await self._agent_rows(summary)
@@ -114,6 +129,41 @@ class Board:
             agents,
             timeline,
         )
+
+    async def _envelope(self, wanted: UUID) -> list[Any]:
+        """An artifact with those who consumed it. The index finds it by what it is and when it was made."""
+        from forebay.blackboard import FilterConfig
+
+        found = await self._store.get(wanted, consistency="local")
+        if found is None:
+            return []
+        alike = FilterConfig(
+            {found.type}, {found.produced_by}, None, start=found.created_at, end=found.created_at
+        )
+        page, _ = await self._store.query_artifacts(alike, limit=MOST, embed_meta=True, consistency="local")
+        return [each for each in page if each.artifact.id == wanted]
+
+    def _words(self, message: str) -> str:
+        return pattern_of(message) if self._hide else message
+
+    def _failures(self) -> list[AgentFailure]:
+        """What the newest records of the retry topics and of the agents' letters say, at most some seconds old."""
+        if self._failed is not None and time.monotonic() - self._failed[0] < KEPT_S:
+            return self._failed[1]
+        cluster = Cluster(self._options("-"))
+        try:
+            names = list(cluster.topics())
+        finally:
+            cluster.close()
+        names_of = self._store.topics
+        found: list[AgentFailure | None] = []
+        for name in names:
+            if name.startswith(names_of.retry_prefix):
+                found += map(retry_of, self._newest(name, RETRIES_SCANNED))
+            elif name.startswith(names_of.dlq_prefix):
+                found += map(letter_of, self._newest(name, LETTERS_SCANNED))
+        self._failed = time.monotonic(), [each for each in found if each is not None]
+        return self._failed[1]
 
     def _row(self, artifact: Any) -> ArtifactRow:
         return ArtifactRow(
@@ -163,17 +213,32 @@ class Board:
             return self._agents[1]
         names = {each.agent_name for each in await self._store.load_agent_snapshots(consistency="local")}
         retries, letters = await asyncio.to_thread(self._troubles)
+        lag = await asyncio.to_thread(self._lag)
         rows = []
         for name in sorted(names | set(retries) | set(letters) | set(summary["by_producer"])):
             history = await self._store.agent_history_summary(name, consistency="local")
             rows.append(
                 AgentRow(
                     inert(name), history["consumed"]["total"], history["produced"]["total"],
-                    retries.get(name, 0), letters.get(name, 0),
+                    retries.get(name, 0), letters.get(name, 0), lag,
                 )
             )  # fmt: skip
         self._agents = time.monotonic(), rows
         return rows
+
+    def _lag(self) -> int | None:
+        """How many artifacts the group of the agents has not passed: they share one. None where it has no offsets, which is so
+        where agents were given a group of another name."""
+        from forebay.kafka.lag import lag_of
+
+        topic = self._store.topics.artifacts
+        group = f"{self._store.options['topic.prefix']}orchestrator"
+        cluster = Cluster(KAFKA.bind({**self._options(topic).given, "group.id": group}))
+        try:
+            rows = lag_of(cluster, cluster.describe([topic]))
+        finally:
+            cluster.close()
+        return sum(each.lag for each in rows) if any(each.committed is not None for each in rows) else None
 
     def _troubles(self) -> tuple[dict[str, int], dict[str, int]]:
         """By agent: records of the retry topics, and letters."""
@@ -203,20 +268,6 @@ class Board:
                     agent = agent_of(message.headers() or ()) or "?"
                     retries[agent] = retries.get(agent, 0) + 1
         return retries, letters
-
-
-def _timeline(found: Any) -> list[Mapping[str, Any]]:
-    """What happened in a correlation, in order: published by whom, consumed by whom."""
-    rows: list[Mapping[str, Any]] = []
-    for each in found:
-        artifact = each.artifact
-        about = {"artifact": str(artifact.id), "type": inert(artifact.type)}
-        at = int(artifact.created_at.timestamp() * 1000)
-        rows.append({"at_ms": at, "what": "published", "who": inert(artifact.produced_by), **about})
-        for used in each.consumptions:
-            at = int(used.consumed_at.timestamp() * 1000)
-            rows.append({"at_ms": at, "what": "consumed", "who": inert(used.consumer), **about})
-    return sorted(rows, key=lambda row: row["at_ms"])
 
 
 def _uuid(text: str) -> UUID:

@@ -8,9 +8,10 @@ from __future__ import annotations
 import json
 import sqlite3
 import threading
-from collections.abc import Iterable, Sequence
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,13 +23,16 @@ if TYPE_CHECKING:
     from filelock import BaseFileLock
 
 KEPT_MS = 3_900_000  # an hour, and a little more for the left edge of a chart
-MOST_ROWS = 500_000  # of all sources together: some 40 MB
+MOST_ROWS = 500_000  # of all sources together: some 60 MB
+PARTITIONS = 8  # of a source: those furthest behind, which is as many lines as a chart can show
+PARTITIONS_EVERY_MS = 10_000
+PERCENTILES_MS = 60_000  # the batches of so long make a percentile
 MOST_POINTS = 400  # that a chart shows
-VERSION = 1
+VERSION = 2
 _TABLES = """
 CREATE TABLE samples (
     source TEXT NOT NULL, at_ms INTEGER NOT NULL, records REAL, bytes REAL, lag INTEGER, lag_s REAL, batch_ms INTEGER,
-    errors TEXT NOT NULL, PRIMARY KEY (source, at_ms)
+    errors TEXT NOT NULL, partitions TEXT NOT NULL, PRIMARY KEY (source, at_ms)
 ) WITHOUT ROWID;
 CREATE INDEX by_time ON samples (at_ms)
 """
@@ -46,6 +50,7 @@ class SourceSample:
     lag_s: float | None
     batch_ms: int | None
     errors: dict[str, int] = field(default_factory=dict)
+    partitions: dict[str, int] = field(default_factory=dict)  # lag; of few of them, and not every time
 
 
 class History:
@@ -66,13 +71,13 @@ class History:
                 return False
             rows = [
                 (each.source, each.at_ms, each.records_per_s, each.bytes_per_s, each.lag, each.lag_s, each.batch_ms,
-                 json.dumps(each.errors) if each.errors else "")
+                 _text(each.errors), _text(each.partitions))
                 for each in samples
             ]  # fmt: skip
             db = self._open()
             db.execute("BEGIN IMMEDIATE")
             try:
-                db.executemany("INSERT OR REPLACE INTO samples VALUES (?, ?, ?, ?, ?, ?, ?, ?)", rows)
+                db.executemany("INSERT OR REPLACE INTO samples VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
                 if rows:
                     self._prune(db, rows[-1][1])
                 db.execute("COMMIT")
@@ -96,17 +101,18 @@ class History:
             if self._db is None and not self._path.exists():
                 return []
             rows = self._open().execute(
-                "SELECT at_ms, records, bytes, lag, lag_s, batch_ms, errors FROM samples WHERE source = ? AND at_ms >= ? "
-                "ORDER BY at_ms",
+                "SELECT at_ms, records, bytes, lag, lag_s, batch_ms, errors, partitions FROM samples "
+                "WHERE source = ? AND at_ms >= ? ORDER BY at_ms",
                 (source, since_ms),
             )
             found = [
                 HistoryPoint(
-                    row[0], row[1], row[2], row[3], row[4], row[5], json.loads(row[6]) if row[6] else {}
+                    row[0], row[1], row[2], row[3], row[4], row[5],
+                    json.loads(row[6] or "{}"), partitions=json.loads(row[7] or "{}"),
                 )
                 for row in rows.fetchall()
-            ]
-        return thinned(found)
+            ]  # fmt: skip
+        return thinned(with_percentiles(found))
 
     def close(self) -> None:
         with self._lock:
@@ -139,6 +145,27 @@ class History:
         return db
 
 
+def _text(counts: Mapping[str, int]) -> str:
+    return json.dumps(counts) if counts else ""
+
+
+def with_percentiles(points: Sequence[HistoryPoint]) -> list[HistoryPoint]:
+    """With the percentiles of the batches that were seen in the minute before each point that has one."""
+    found: list[HistoryPoint] = []
+    seen: deque[tuple[int, int]] = deque()
+    for each in points:
+        if each.batch_ms is None:
+            found.append(each)
+            continue
+        seen.append((each.at_ms, each.batch_ms))
+        while seen[0][0] <= each.at_ms - PERCENTILES_MS:
+            seen.popleft()
+        took = sorted(ms for _, ms in seen)
+        p50, p99 = took[(len(took) - 1) // 2], took[-(-len(took) * 99 // 100) - 1]
+        found.append(replace(each, batch_ms_p50=p50, batch_ms_p99=p99))
+    return found
+
+
 def thinned(points: Sequence[HistoryPoint], most: int = MOST_POINTS) -> list[HistoryPoint]:
     """At most so many: neighbours become one point, with their mean rate, their worst lag and all of their errors."""
     if len(points) <= most:
@@ -149,18 +176,28 @@ def thinned(points: Sequence[HistoryPoint], most: int = MOST_POINTS) -> list[His
 
 def _joined(points: Sequence[HistoryPoint]) -> HistoryPoint:
     errors: dict[str, int] = {}
+    partitions: dict[str, int] = {}
     for each in points:
         for kind, count in each.errors.items():
             errors[kind] = errors.get(kind, 0) + count
+        for name, lag in each.partitions.items():
+            partitions[name] = max(lag, partitions.get(name, 0))
     return HistoryPoint(
         points[-1].at_ms,
         _mean([each.records_per_s for each in points]),
         _mean([each.bytes_per_s for each in points]),
-        max((each.lag for each in points if each.lag is not None), default=None),
+        _most([each.lag for each in points]),
         max((each.lag_s for each in points if each.lag_s is not None), default=None),
-        max((each.batch_ms for each in points if each.batch_ms is not None), default=None),
+        _most([each.batch_ms for each in points]),
         errors,
+        _most([each.batch_ms_p50 for each in points]),
+        _most([each.batch_ms_p99 for each in points]),
+        partitions,
     )
+
+
+def _most(values: Sequence[int | None]) -> int | None:
+    return max((value for value in values if value is not None), default=None)
 
 
 def _mean(values: Sequence[float | None]) -> float | None:

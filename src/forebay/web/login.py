@@ -68,7 +68,7 @@ def add_login(app: FastAPI, access: Access, port: int) -> None:
                 access.login(),
                 max_age=int(LOGIN_S),
                 path="/",
-                secure=request.url.scheme == "https",
+                secure=request.state.tls,
                 httponly=True,
                 samesite="strict",
             )

@@ -1,7 +1,8 @@
 """What a source's `mask` hides, in all that the dashboard shows of it: records, rows of views, answers of SELECTs.
 
-A value is hidden by the name of its column. So a SELECT may name a masked column in its list and nowhere else: under another
-name, in an expression or in a condition it would be shown, or could be searched for.
+A value is hidden by the name of its column, and of a view by the names that the view gives to what it makes of such columns. A
+SELECT may name a masked column in its list and nowhere else: under another name, in an expression or in a condition it would be
+shown, or could be searched for.
 """
 
 from __future__ import annotations
@@ -14,10 +15,13 @@ from forebay.errors import ForebayError, RefusedRequestError
 from forebay.hiding import HIDDEN, Mask
 from forebay.web.ground import Ground
 from forebay.web.model import ShownTable
+from forebay.web.topic_names import reads_topic
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from confluent_kafka import Message
 
+    from forebay.catalog import Definition
     from forebay.deadletter.masked import LetterMask
     from forebay.sql import Statement
 
@@ -43,25 +47,51 @@ class Masks:
         return Mask(tuple(found))
 
     def of_view(self, view: str) -> Mask:
+        """What its sources hide, and the columns that it makes of that."""
         known = self._ground.catalog.get(view)
-        return self.of_sources(known.detail.get("sources", ()) if known is not None else ())
+        return Mask() if known is None else self._of_view(known)
+
+    def _of_view(self, view: Definition) -> Mask:
+        from forebay.runtime.definitions import view_statement
+        from forebay.sql.masked_outputs import masked_outputs
+        from forebay.web.masked_types import holds
+
+        sources = view.detail.get("sources", ())
+        mask = self.of_sources(sources)
+        if not mask:
+            return mask
+        schemas = [self._schema(each) for each in sources]
+        return masked_outputs(
+            view_statement(view.sql).query,
+            mask,
+            lambda path: any(holds(each, path, mask) for each in schemas),
+        )
+
+    def _schema(self, source: str) -> pa.Schema | None:
+        try:
+            return self._ground.connector(source).full_schema()
+        except ForebayError:  # a registry or a secret that it takes to know the types
+            return None
 
     def of_tables(self, names: Iterable[str]) -> Mask:
         """Of views, of their tables of late rows, and of sources."""
-        sources: set[str] = set()
+        patterns: dict[str, None] = {}
         for name in names:
             known = self._ground.catalog.get(name)
             if known is None:
                 continue
             if known.kind == "source":
-                sources.add(name)
-            owner = (
-                self._ground.catalog.get(str(known.detail.get("view", "")))
-                if "view" in known.detail
-                else None
-            )
-            sources |= {*known.detail.get("sources", ()), *(owner.detail.get("sources", ()) if owner else ())}
-        return self.of_sources(sources)
+                patterns |= dict.fromkeys(self.of_sources([name]).patterns)
+            elif known.kind == "view":
+                patterns |= dict.fromkeys(self._of_view(known).patterns)
+            else:  # late rows have the columns of the view's source
+                owner = self._ground.catalog.get(str(known.detail.get("view", "")))
+                sources = {
+                    *known.detail.get("sources", ()),
+                    *(owner.detail.get("sources", ()) if owner else ()),
+                }
+                patterns |= dict.fromkeys(self.of_sources(sorted(sources)).patterns)
+        return Mask(tuple(patterns))
 
     # -- tables --------------------------------------------------------------------------------------------
 
@@ -97,14 +127,8 @@ class Masks:
         return found
 
     def _concerns(self, source: str, topic: str) -> bool:
-        import re
-
-        options = self._ground.sources.facts(source).options
-        named = {part.strip() for part in (options.get("topics") or options.get("topic") or "").split(",")}
-        pattern = options.get("topic.pattern")
-        letters = self._ground.sources.policy(source).topic
-        return topic in {*named, letters} or (
-            pattern is not None and re.fullmatch(pattern, topic) is not None
+        return topic == self._ground.sources.policy(source).topic or reads_topic(
+            self._ground.sources.facts(source).options, topic
         )
 
     def _decoding(self, source: str) -> tuple[Any, Any]:

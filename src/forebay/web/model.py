@@ -194,6 +194,11 @@ class HistoryPoint:
     lag_s: float | None
     batch_ms: int | None
     errors: Mapping[str, int] = field(default_factory=dict)  # new ones since the point before, by kind
+    batch_ms_p50: int | None = None  # of the batches that were seen in the minute before
+    batch_ms_p99: int | None = None
+    partitions: Mapping[str, int] = field(
+        default_factory=dict
+    )  # lag by topic-partition, of those furthest behind
 
 
 # -- views -------------------------------------------------------------------------------------------------
@@ -215,7 +220,7 @@ class ViewRow:
     late: int
     rate: float | None
     lag: int | None
-    batch_ms: int
+    batch_ms: int | None  # of its newest batch
     catch_up: str
     freshness_s: float | None  # since its table was last written
     columns: int | None = None
@@ -431,7 +436,7 @@ class AgentRow:
     produced: int
     retries: int | None
     letters: int | None
-    lag: int | None = None
+    lag: int | None = None  # of the group that all agents of a board share
 
 
 @dataclass(frozen=True)
@@ -441,5 +446,7 @@ class BoardPage:
     types: Mapping[str, int]  # artifacts by type
     artifacts: Sequence[ArtifactRow]  # the newest first; of the type, correlation or id that was asked for
     agents: Sequence[AgentRow]
-    timeline: Sequence[Mapping[str, Any]] = ()  # of a correlation: at_ms, what, who, artifact, detail
+    timeline: Sequence[
+        Mapping[str, Any]
+    ] = ()  # of a correlation or an artifact: at_ms, what, who, artifact, detail
     error: str = ""

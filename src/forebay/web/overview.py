@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from urllib.parse import quote
 
 from forebay.catalog import QueryState
@@ -18,8 +18,10 @@ ORDER = {"error": 0, "warning": 1, "info": 2}
 MOST_PROBLEMS = 100
 
 
-def overview(ground: Ground, snapshot: Snapshot, readers: Mapping[str, int]) -> Overview:
-    """`readers` counts who follows each view, as far as this process knows."""
+def overview(
+    ground: Ground, snapshot: Snapshot, readers: Mapping[str, int], more: Iterable[Problem] = ()
+) -> Overview:
+    """`readers` counts who follows each view, as far as this process knows; `more` is what is wrong besides."""
     narrow = dict(_bottlenecks(snapshot))
     nodes: dict[str, Node] = {}
     edges: list[Edge] = []
@@ -35,12 +37,12 @@ def overview(ground: Ground, snapshot: Snapshot, readers: Mapping[str, int]) -> 
         nodes[node.id] = node
         if count := readers.get(view.definition.name):
             reader = Node(
-                f"reader:{view.definition.name}", "reader", f"{count} following",
-                detail="live tails of this dashboard", link=node.link,
+                f"reader:{view.definition.name}", "reader", f"{count:,} following",
+                detail="SUBSCRIBE and tails in this process", link=node.link,
             )  # fmt: skip
             nodes[reader.id] = reader
             edges.append(Edge(node.id, reader.id))
-    found = sorted(_problems(snapshot), key=lambda each: ORDER[each.severity])
+    found = sorted((*_problems(snapshot), *more), key=lambda each: ORDER[each.severity])
     lags = [each.lag for each in snapshot.sources.values() if each.lag is not None]
     ages = [each.lag_s for each in snapshot.sources.values() if each.lag_s is not None]
     rates = [each.rates.records for each in snapshot.sources.values() if each.rates.records is not None]
@@ -66,6 +68,10 @@ def link(kind: str, name: str) -> str:
 def _topics(source: SourceNow) -> Iterator[Node]:
     if source.topic is None:
         yield Node(f"topic:{source.facts.connector}", "topic", source.facts.connector, detail="a connector")
+        return
+    if "topic.pattern" in source.facts.options:
+        clean = inert(source.topic)
+        yield Node(f"topic:{clean}", "topic", clean, detail="all topics of this pattern", link="/topics")
         return
     for name in source.topic.split(","):
         clean = inert(name.strip())
@@ -124,8 +130,14 @@ def _bottlenecks(snapshot: Snapshot) -> Iterator[tuple[str, str]]:
         if stuck is not None:
             yield f"view:{stuck.definition.name}", f"it is {stuck.state}: {inert(stuck.message)}"
             continue
+        # A table that the read does not wait for any more: what it has not taken fills the budget of all.
+        aside = max(
+            (plan for plan in source.flow.plans if plan.aside), key=lambda plan: plan.bytes, default=None
+        )
         held = next((plan for plan in source.flow.plans if plan.cause is Cause.BACKPRESSURE), None)
-        if held is not None and held.views:
+        if aside is not None and aside.views:
+            yield f"view:{aside.views[0]}", f"its table is slower than the topic: {inert(aside.why)}"
+        elif held is not None and held.views:
             slow = max(held.views, key=lambda name: _behind(snapshot, name))
             yield f"view:{slow}", f"its table is slower than the topic: {inert(held.why)}"
         elif source.lag and source.lag_s is not None and source.lag_s >= BEHIND_S:

@@ -1,7 +1,7 @@
 """What every request passes before anybody answers it: whose page it is of, who sends it, and what a browser may do with the answer.
 
-- **Host**: a name that is none of ours is refused. A page of another name that has been made to point here (DNS rebinding) could
-  otherwise read all that a browser of this machine can.
+- **Host**: a name that is none of ours, and none of `--public-url`, is refused. A page of another name that has been made to
+  point here (DNS rebinding) could otherwise read all that a browser of this machine can.
 - **Origin**: what changes something, and every websocket, must come from a page of ours, or carry what no page of another
   origin can send: a bearer token, or the header `X-Forebay-Request`.
 - **Site**: a browser says who asks (`Sec-Fetch-Site`). A page of another site, or of another port of this machine, may link
@@ -20,7 +20,7 @@ import ipaddress
 import logging
 import secrets
 import socket
-from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from collections.abc import Awaitable, Callable, Iterable, MutableMapping, Sequence
 from typing import Any
 from urllib.parse import quote, urlsplit
 
@@ -30,6 +30,7 @@ from starlette.requests import cookie_parser
 from forebay.errors import ForebayError, NotLoggedInError, RefusedRequestError, UnexpectedError
 from forebay.web.access import LOOPBACK, Access
 from forebay.web.failures import failure_of, status_of
+from forebay.web.public import PublicUrl
 
 log = logging.getLogger("forebay.web")
 
@@ -76,10 +77,13 @@ def headers_for(nonce: str) -> list[tuple[bytes, bytes]]:
 class Safety:
     """Middleware around the whole application, websockets included."""
 
-    def __init__(self, app: App, access: Access, host: str, port: int) -> None:
+    def __init__(
+        self, app: App, access: Access, host: str, port: int, public: Sequence[PublicUrl] = ()
+    ) -> None:
         self._app = app
         self._access = access
         self._port = port
+        self._public = public
         self._any = host in ANY_ADDRESS
         self._names = {*LOOPBACK, host.lower()}
         if self._any:
@@ -111,8 +115,10 @@ class Safety:
         if path not in PROBES and not self._is_ours(host):
             raise RefusedRequestError(
                 "this dashboard is not known by the name that it was asked by",
-                remedy="use the address that it printed when it was started",
+                remedy="use the address that it printed when it was started; one of your own, such as that of a proxy, is given "
+                "to it as --public-url (of run and pool run: --ui-public-url)",
             )
+        scope["state"]["tls"] = path not in PROBES and self._is_by_tls(host, headers.one(b"origin"))
         bearer = _bearer(headers.one(b"authorization"))
         if bearer is not None and self._access.is_guessing(address_of(scope)):
             raise NotLoggedInError(
@@ -151,9 +157,23 @@ class Safety:
             name, port = (split.hostname or "").lower(), split.port
         except ValueError:
             return False
+        if any(each.has_host(name, port, self._port) for each in self._public):
+            return True
         if port not in (None, self._port) and not self._any:
             return False
         return name in self._names or (self._any and _is_address(name))
+
+    def _is_by_tls(self, host: str | None, origin: str | None) -> bool:
+        """Whether a browser came by an address with TLS: it may keep a cookie for such addresses alone. A proxy may have put
+        our own address into Host; the origin is the browser's."""
+        split = urlsplit(f"//{host or ''}")
+        return any(
+            each.has_origin(origin)
+            if origin is not None
+            else each.has_host((split.hostname or "").lower(), split.port, self._port)
+            for each in self._public
+            if each.scheme == "https"
+        )
 
     def _check_origin(self, scope: Scope, headers: _Headers, host: str | None, authorized: bool) -> None:
         origin = headers.one(b"origin")
@@ -164,12 +184,18 @@ class Safety:
                 "a request that changes something must say that no other page has made it",
                 remedy="send the header X-Forebay-Request: 1, or Authorization: Bearer …",
             )
+        if any(each.has_origin(origin) for each in self._public):
+            return
         try:
-            split = urlsplit(origin)
-            same = split.netloc.lower() == (host or "").lower() and split.scheme in ("http", "https")
+            split, asked = urlsplit(origin), urlsplit(f"//{host or ''}")
+            same = split.netloc.lower() == asked.netloc.lower() and split.scheme in ("http", "https")
+            public = any(
+                each.has_host((asked.hostname or "").lower(), asked.port, self._port) for each in self._public
+            )
         except ValueError:
-            same = False
-        if not same:
+            same, public = False, True
+        # By a public address its own pages alone: a page of the same name without TLS may be anybody's.
+        if not same or public:
             raise RefusedRequestError("a page of another origin has made this request")
 
     def _while_let_in(self, scope: Scope, receive: Receive) -> Receive:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import threading
 import time
+from dataclasses import replace
 
 from forebay import threads
-from forebay.web.history import History, SourceSample
+from forebay.web.history import PARTITIONS, PARTITIONS_EVERY_MS, History, SourceSample
 from forebay.web.snapshot import HomeSnapshots, SourceNow
 
 EVERY_S = 2.0
@@ -21,6 +22,7 @@ class Sampler:
         self._snapshots = snapshots
         self._history = history
         self._before: dict[str, tuple[float, int, int, dict[str, int]]] = {}
+        self._partitions_ms = 0
         self._closed = threading.Event()
         self._thread = threads.keep_running("forebay-ui-sampler", self._run, self._closed)
 
@@ -38,7 +40,13 @@ class Sampler:
         """One look at all sources."""
         snapshot = self._snapshots.now()
         at = time.monotonic()
-        self._history.add([self._of(each, snapshot.at_ms, at) for each in snapshot.sources.values()])
+        samples = [self._of(each, snapshot.at_ms, at) for each in snapshot.sources.values()]
+        if snapshot.at_ms - self._partitions_ms >= PARTITIONS_EVERY_MS:
+            self._partitions_ms = snapshot.at_ms
+            samples = [
+                replace(each, partitions=furthest_behind(snapshot.sources[each.source])) for each in samples
+            ]
+        self._history.add(samples)
         for gone in self._before.keys() - snapshot.sources.keys():
             del self._before[gone]
 
@@ -67,3 +75,10 @@ class Sampler:
             batch_ms if records > before[1] else None,
             errors,
         )
+
+
+def furthest_behind(source: SourceNow, most: int = PARTITIONS) -> dict[str, int]:
+    """The lag of so many partitions: a topic may have thousands, and what is kept is bounded."""
+    health = source.health.partitions if source.health is not None and source.health.healthy else ()
+    rows = sorted(health, key=lambda each: (-each.lag, each.topic, each.partition))[:most]
+    return {f"{each.topic}-{each.partition}": each.lag for each in rows}

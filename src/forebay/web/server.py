@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import socket
 import threading
+from collections.abc import Sequence
 from types import TracebackType
 from typing import Any
 
@@ -16,6 +17,7 @@ from forebay.web.access import Access, is_loopback, new_token
 from forebay.web.api import make_app
 from forebay.web.backend import Backend
 from forebay.web.login import add_login
+from forebay.web.public import PublicUrl, any_from_elsewhere
 from forebay.web.safety import ANY_ADDRESS, Safety
 
 log = logging.getLogger("forebay.web")
@@ -29,7 +31,7 @@ class Dashboard:
     """Serves a backend from its making until it is closed; the backend is closed with it.
 
     Port 0 is one that is free: `port` says which. On another address than this machine's own a token is required: where none is
-    given, one is made, and `made_token` has it once.
+    given, one is made, and `made_token` has it once. So it is where `public` names an address that others come by.
     """
 
     def __init__(
@@ -39,12 +41,14 @@ class Dashboard:
         port: int = PORT,
         *,
         token: str | None = None,
+        public: Sequence[str] = (),
         pages: bool = True,
     ) -> None:
         self.backend = backend
         self.host = host
         self.made_token: str | None = None
-        if token is None and not is_loopback(host):
+        self.public = tuple(PublicUrl.of(each) for each in public)
+        if token is None and (not is_loopback(host) or any_from_elsewhere(self.public)):
             token = self.made_token = new_token()
         self._socket = _bound(host, port)
         self.port: int = self._socket.getsockname()[1]
@@ -55,7 +59,7 @@ class Dashboard:
             from forebay.web.pages import attach
 
             attach(app, backend)
-        self.app: Any = Safety(app, self.access, host, self.port)
+        self.app: Any = Safety(app, self.access, host, self.port, self.public)
         self._failed: list[Exception] = []
         self._server = uvicorn.Server(
             uvicorn.Config(

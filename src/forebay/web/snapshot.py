@@ -37,6 +37,7 @@ class ViewNow:
     message: str
     totals: Sequence[Totals]  # one a source
     rate: float | None
+    batch_ms: int | None  # how long its newest batch took
 
     @property
     def sources(self) -> tuple[str, ...]:
@@ -162,9 +163,9 @@ class HomeSnapshots:
             return self._last
 
     def batch_ms(self, view: str) -> int | None:
-        """How long the newest batch of a view took."""
+        """How long the newest batch of a view took. One that was counted after a crash has no duration."""
         found = self._ground.catalog.batches(view, 1)
-        return found[0][4] if found else None
+        return (found[0][4] or None) if found else None
 
     def _made(self, at: float) -> Snapshot:
         catalog = self._ground.catalog
@@ -226,7 +227,12 @@ class HomeSnapshots:
             message = pattern_of(message)  # a query may have failed at a record, and quote it
         found = max(totals, key=lambda each: each.records, default=None)
         return ViewNow(
-            definition, state, message, totals, self._rates("view", definition.name, found, at).records
+            definition,
+            state,
+            message,
+            totals,
+            self._rates("view", definition.name, found, at).records,
+            self.batch_ms(definition.name),
         )
 
     def _rates(self, kind: str, name: str, totals: Totals | None, at: float) -> Rates:

@@ -85,6 +85,14 @@ async def _changes(
     backend: Backend, view: str, after: int | None, timeout: float | None
 ) -> AsyncIterator[bytes]:
     yield b": forebay\n\n"
+    with backend.following(view):
+        async for each in _changes_while_followed(backend, view, after, timeout):
+            yield each
+
+
+async def _changes_while_followed(
+    backend: Backend, view: str, after: int | None, timeout: float | None
+) -> AsyncIterator[bytes]:
     quiet = said = time.monotonic()
     position = await run_in_threadpool(backend.version, view) if after is None else after
     while True:

@@ -12,6 +12,7 @@ from forebay.web.ground import Ground
 from forebay.web.masks import Masks, masked_message
 from forebay.web.model import Browse, Header, Produced, TopicPartitionRow, TopicRecord, TopicRow
 from forebay.web.shown import PAYLOAD, hex_of, inert, text_of, value_of
+from forebay.web.topic_names import reads_topic
 
 if TYPE_CHECKING:
     from confluent_kafka import Message
@@ -25,6 +26,8 @@ MOST_RECORDS = 500
 MOST_PARTITIONS = 2_000  # whose offsets are asked for in one look
 LONGEST_RECORD = 1 << 20  # of a test record
 PATIENCE_MS = str(int(PATIENCE_S * 1000))
+Readers = Mapping[str, Mapping[str, str]]
+"""Sources by name, with their options."""
 _OWN = ("topic", "topics", "topic.pattern", "group.id")  # of a source's options: not where its brokers are
 
 
@@ -44,9 +47,9 @@ class Topics:
             found += self._of(options, readers)
         return found
 
-    def _brokers(self) -> Iterator[tuple[Options, dict[str, list[str]]]]:
-        """How each set of brokers is reached, with the sources that read there by topic."""
-        groups: dict[tuple[tuple[str, str], ...], dict[str, list[str]]] = {}
+    def _brokers(self) -> Iterator[tuple[Options, Readers]]:
+        """How each set of brokers is reached, with the options of the sources that read there."""
+        groups: dict[tuple[tuple[str, str], ...], dict[str, Mapping[str, str]]] = {}
         first: dict[tuple[tuple[str, str], ...], Options] = {}
         for name in self._ground.sources.names():
             try:
@@ -65,8 +68,7 @@ class Topics:
                 )
             )
             first.setdefault(key, options)
-            for topic in _topics(options):
-                groups.setdefault(key, {}).setdefault(topic, []).append(name)
+            groups.setdefault(key, {})[name] = options.given
         for key, options in first.items():
             yield _alone(options, "-"), groups.get(key, {})
         if self._given is not None:
@@ -81,7 +83,7 @@ class Topics:
         more = {"topic": topic, "group.id": "forebay-ui", "connect.timeout.ms": PATIENCE_MS}
         return KAFKA.bind({**self._given, **more})
 
-    def _of(self, options: Options, readers: Mapping[str, list[str]]) -> list[TopicRow]:
+    def _of(self, options: Options, readers: Readers) -> list[TopicRow]:
         from forebay.kafka.admin import Cluster
 
         where, letters = str(options["bootstrap.servers"]), self._letter_topics()
@@ -104,7 +106,7 @@ class Topics:
                     where,
                     [TopicPartitionRow(place[1], low[place], high[place]) for place in places],
                     sum(high[place] - low[place] for place in places) if len(places) == count else None,
-                    readers.get(name, ()),
+                    _reading(readers, name),
                     letters.get(name, ()),
                 )
             )
@@ -119,6 +121,18 @@ class Topics:
                 continue
             if topic is not None:
                 found.setdefault(topic, []).append(name)
+        return found
+
+    def readers(self, topic: str) -> list[str]:
+        """The sources that read a topic. No broker is asked."""
+        found = []
+        for name in self._ground.sources.names():
+            try:
+                facts = self._ground.sources.facts(name)
+            except ForebayError:
+                continue
+            if facts.connector == "kafka" and reads_topic(facts.options, topic):
+                found.append(name)
         return found
 
     # -- what is in them -----------------------------------------------------------------------------------
@@ -205,7 +219,7 @@ class Topics:
         from forebay.kafka.admin import Cluster
 
         known = list(self._brokers())
-        reading = [options for options, readers in known if topic in readers]
+        reading = [options for options, readers in known if _reading(readers, topic)]
         for options in reading or [options for options, _ in known]:
             made = _alone(options, topic)
             if reading or len(known) == 1:
@@ -311,10 +325,8 @@ def _bytes(text: str | None) -> bytes | None:
     return None if text is None else text.encode("utf-8", "replace")
 
 
-def _topics(options: Options) -> list[str]:
-    if options["topic"] is not None:
-        return [str(options["topic"])]
-    return list(options["topics"] or ())
+def _reading(readers: Readers, topic: str) -> list[str]:
+    return [name for name, given in readers.items() if reads_topic(given, topic)]
 
 
 def _alone(options: Options, topic: str) -> Options:

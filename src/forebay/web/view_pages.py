@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlparse
 
 from forebay.object_path import TablePath, parquet_file
-from forebay.runtime.definitions import table_of_view
+from forebay.runtime.definitions import followed_as, table_of_view
 from forebay.runtime.known import unknown
 from forebay.web.ground import Ground
 from forebay.web.model import Changes, ShownTable, ViewPage, ViewRow
@@ -53,7 +54,7 @@ def row(view: ViewNow, snapshot: Snapshot) -> ViewRow:
         lag=sum(each for each in behind if each is not None)
         if any(each is not None for each in behind)
         else None,
-        batch_ms=0,
+        batch_ms=view.batch_ms,
         catch_up="; ".join(words),
         freshness_s=None if newest is None else max(0.0, time.time() - newest / 1000),
     )
@@ -182,6 +183,23 @@ def version(ground: Ground, name: str) -> int:
 
     defined(ground.catalog, "view", name)
     return changes_of_view(ground.path, ground.catalog, name).newest()
+
+
+def readers(ground: Ground) -> dict[str, int]:
+    """How many follow each view in this process."""
+    from forebay.views.followers import followed
+
+    if not (known := followed()):
+        return {}
+    names = [each.name for each in ground.catalog.all("view")]
+    return {name: count for name in names if (count := known.get(followed_as(ground.path, name)))}
+
+
+def following(ground: Ground, name: str) -> AbstractContextManager[None]:
+    """While it is followed."""
+    from forebay.views import followers
+
+    return followers.following(followed_as(ground.path, name))
 
 
 def tail(ground: Ground, name: str, after: int | None, timeout: float | None) -> Iterator[Changes]:

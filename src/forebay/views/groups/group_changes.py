@@ -14,8 +14,9 @@ from forebay.views.groups.group_table import GroupTable
 class GroupChanges:
     """What each batch made of the groups. A new subscriber gets them all if they are kept, else the view as it is now."""
 
-    def __init__(self, name: str, groups: GroupTable) -> None:
+    def __init__(self, name: str, groups: GroupTable, view: str) -> None:
         self.name = name
+        self.view = view
         self._groups = groups
 
     @property

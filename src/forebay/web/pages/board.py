@@ -12,14 +12,14 @@ from forebay.web.pages.frame import Face, call
 
 _TYPES: Final = ({"label": "Type", "mono": True, "wide": True}, {"label": "Artifacts", "align": "end"})
 _AGENTS: Final = (
-    {"label": "Agent", "mono": True, "wide": True}, {"label": "Consumed", "align": "end"}, {"label": "Produced", "align": "end"},
+    {"label": "Agent", "mono": True, "wide": True}, {"label": "Consumed", "align": "end", "phone": False}, {"label": "Produced", "align": "end", "phone": False},
     {"label": "Retries", "align": "end"}, {"label": "Letters", "align": "end"}, {"label": "Lag", "align": "end"},
 )  # fmt: skip
 _ARTIFACTS: Final = (
     {"label": "Made"}, {"label": "Type", "mono": True}, {"label": "By", "mono": True, "phone": False}, {"label": "Version", "align": "end", "phone": False},
     {"label": "Correlation", "mono": True, "phone": False}, {"label": "Payload", "mono": True, "wide": True},
 )  # fmt: skip
-_TIMELINE: Final = ({"label": "When"}, {"label": "What"}, {"label": "Who", "mono": True}, {"label": "Artifact", "mono": True}, {"label": "", "wide": True})  # fmt: skip
+_TIMELINE: Final = ({"label": "When"}, {"label": "What"}, {"label": "Who", "mono": True}, {"label": "Artifact", "mono": True, "phone": False}, {"label": "", "wide": True})  # fmt: skip
 
 
 async def show(face: Face, type: str = "", correlation: str = "", artifact: str = "") -> None:
@@ -46,7 +46,7 @@ async def show(face: Face, type: str = "", correlation: str = "", artifact: str 
             with parts.panel("Timeline", flush=True):
                 timeline = parts.Grid("Timeline", _TIMELINE)
         with parts.box("cols"):
-            with parts.panel("Agents", flush=True):
+            with parts.panel("Agents", note="lag: of the group that they share", flush=True):
                 agents = parts.Grid("Agents", _AGENTS)
             with parts.panel("Artifacts by type", flush=True):
                 types = parts.Grid("Artifacts by type", _TYPES)
@@ -78,12 +78,16 @@ async def show(face: Face, type: str = "", correlation: str = "", artifact: str 
             timeline.show([
                 {"id": str(place), "cells": [
                     {"ms": step["at_ms"]} if step.get("at_ms") is not None else None, words.plain(step.get("what", "")), words.plain(step.get("who") or ""),
-                    words.plain(step.get("artifact") or ""), {"text": words.plain(step.get("detail") or "")},
+                    _link(step.get("artifact")), {"text": words.plain(step.get("detail") or ""), "title": words.plain(step.get("detail") or "")},
                 ]}
                 for place, step in enumerate(now.timeline)
             ])  # fmt: skip
 
     await face.live(refresh)
+
+
+def _link(id: Any) -> Any:
+    return {"text": str(id), "href": words.link("/agents", artifact=str(id))} if id else ""
 
 
 def _ask(face: Face, type: str, correlation: str, artifact: str) -> BoardPage | None:

@@ -36,8 +36,10 @@ class Lines:
         self._chart._props["role"] = "img"
         self._chart._props["aria-label"] = self._label
 
-    def show(self, series: Mapping[str, Points], window: tuple[float, float] | None = None) -> None:
-        """`window`: from when to when, in milliseconds; otherwise as far as the points go."""
+    def show(
+        self, series: Mapping[str, Points], window: tuple[float, float] | None = None, unit: str | None = None
+    ) -> None:
+        """`window`: from when to when, in milliseconds; otherwise as far as the points go. `unit`: another one than before."""
         made = [
             {
                 "type": "bar" if self._stacked else "line", "name": name, "data": [list(point) for point in points],
@@ -51,6 +53,8 @@ class Lines:
             return
         self._shown = (made, window)
         options = self._options if self._chart is None else self._chart.options
+        if unit is not None:
+            options["yAxis"]["axisLabel"]["formatter"] = f"{{value}} {unit}"
         if window is not None:
             options["xAxis"]["min"], options["xAxis"]["max"] = window
         options["series"] = made
@@ -58,6 +62,15 @@ class Lines:
         options["grid"]["top"] = 30 if len(made) > 1 else 12
         if self._chart is not None:
             self._chart.update()
+
+
+def in_bytes(points: Points) -> tuple[str, Points]:
+    """Sizes in a unit that makes them short, and that unit."""
+    most = max((value for _, value in points if value is not None), default=0.0)
+    for unit, size in (("GB", 1e9), ("MB", 1e6), ("KB", 1e3)):
+        if most >= size:
+            return unit, [(at, None if value is None else round(value / size, 3)) for at, value in points]
+    return "B", points
 
 
 def bars(label: str, names: Sequence[str], values: Mapping[str, Sequence[float | None]], line: bool) -> None:

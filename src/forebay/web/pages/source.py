@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 from nicegui import ui
 
-from forebay.web.model import HistoryPoint, PartitionRow, SourcePage
+from forebay.web.model import PartitionRow, SourcePage
 from forebay.web.pages import parts, words
-from forebay.web.pages.charts import Lines
 from forebay.web.pages.frame import Face, call, say
+from forebay.web.pages.source_charts import SourceCharts
 
 PARTITIONS: Final = 50
 _PARTITION: Final = (
@@ -36,26 +36,12 @@ async def show(face: Face, name: str = "") -> None:
             policy = parts.text("", "muted small", "span")
             ui.space()
             pause = parts.button("Pause", lambda: turn(), icon="pause", disabled=face.read_only)
-            parts.button(
-                "Change ON ERROR",
-                lambda: change(),
-                icon="rule",
-                disabled=face.read_only or not face.backend.session,
-            )
+            parts.button("Change ON ERROR", lambda: change(), icon="rule", disabled=face.read_only)
         hint = parts.text("", "notice warn")
         rate, speed, lag, latency, commits, letters = parts.tiles(
             "Records a second", "Bytes a second", "Behind", "Batch p50 / p99", "Commits", "Dead letters"
         )
-        with parts.box("cols"):
-            with parts.panel("Records a second", note="the last hour"):
-                rates = Lines(f"Records a second of {name}", small=True)
-            with parts.panel("Seconds behind", note="the last hour"):
-                behind = Lines(f"Seconds behind of {name}", "s", small=True)
-            with parts.panel("Batch duration", note="the last hour"):
-                batches = Lines(f"Batch duration of {name}", "ms", small=True)
-            with parts.panel("Errors by kind", note="the last hour"):
-                errors = Lines(f"Errors by kind of {name}", stacked=True, small=True)
-                no_errors = parts.text("No record was refused.", "muted small")
+        charts = SourceCharts(name)
         with parts.panel("Partitions", flush=True):
             held = parts.text("", "muted small", "p")
             held.style("padding: 0 16px")
@@ -151,8 +137,7 @@ async def show(face: Face, name: str = "") -> None:
         happened.show(event_rows(page.events[:12]))
         definition.set_text(page.definition)
         if count % 3 == 0:
-            _draw(await call(face.backend.history, name), rates, behind, batches, errors)
-            no_errors.set_visibility(not page.errors_by_kind)
+            charts.show(await call(face.backend.history, name), page)
         count += 1
 
     async def turn() -> None:
@@ -254,11 +239,3 @@ def event_rows(events: Sequence[Any]) -> list[dict[str, Any]]:
         ]}
         for place, event in enumerate(events)
     ]  # fmt: skip
-
-
-def _draw(points: Sequence[HistoryPoint], rates: Lines, behind: Lines, batches: Lines, errors: Lines) -> None:
-    rates.show({"records/s": [(point.at_ms, point.records_per_s) for point in points]})
-    behind.show({"seconds": [(point.at_ms, point.lag_s) for point in points]})
-    batches.show({"ms": [(point.at_ms, point.batch_ms) for point in points]})
-    kinds: Mapping[str, None] = dict.fromkeys(kind for point in points for kind in point.errors)
-    errors.show({kind: [(point.at_ms, point.errors.get(kind, 0)) for point in points] for kind in kinds})

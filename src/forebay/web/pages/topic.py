@@ -110,8 +110,7 @@ async def show(face: Face, name: str = "", partition: str = "", offset: str = ""
             await newest()
 
     async def begin_with() -> None:
-        rows = await call(face.backend.sources)
-        reading = {row.name: row.name for row in rows if row.topic == name}
+        reading = {each: each for each in await call(face.backend.readers_of, name)}
         decoder.set_options({"": "as they are", **reading}, value=next(iter(reading), ""))
         await browse()
 

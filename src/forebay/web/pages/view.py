@@ -82,7 +82,7 @@ async def show(face: Face, name: str = "") -> None:
         rows.show(words.count(page.rows), f"version {page.version}" if page.version is not None else "")
         fresh.show(
             f"{words.span(page.freshness_s)} ago" if page.freshness_s is not None else words.UNKNOWN,
-            f"batch {row.batch:,}, {row.batch_ms:,} ms",
+            f"batch {row.batch:,}, {words.millis(row.batch_ms)}" if row.batch >= 0 else "",
         )
         size.show(words.size(page.size_bytes), "in its table")
         files.show(words.count(page.files), "merged as they grow many")

@@ -50,6 +50,6 @@ def _row(row: ViewRow) -> dict[str, Any]:
             {"text": row.name, "href": words.link("/view", name=row.name)},
             {"text": words.said(row.state), "tone": f"badge {words.tone(row.state)}", "title": " ".join(filter(None, (row.message, row.hint)))},
             words.rate(row.rate), f"{words.span(row.freshness_s)} ago" if row.freshness_s is not None else None,
-            words.count(row.lag) if row.lag is not None else None, words.count(row.records), f"{row.batch_ms:,} ms", row.emit, ", ".join(row.sources),
+            words.count(row.lag) if row.lag is not None else None, words.count(row.records), words.millis(row.batch_ms), row.emit, ", ".join(row.sources),
         ],
     }  # fmt: skip

@@ -81,6 +81,11 @@ def span(seconds: float | None) -> str:
     return f"{hours // 24} days"
 
 
+def millis(number: int | None) -> str:
+    """How long a batch took."""
+    return UNKNOWN if number is None else f"{number:,} ms"
+
+
 def ago(at_ms: int | None) -> str:
     """How long ago a time was."""
     return UNKNOWN if at_ms is None else f"{span(max(0.0, time.time() - at_ms / 1000))} ago"
