@@ -160,6 +160,21 @@ def test_batches_that_take_longer_than_the_target_become_smaller(db: Session, cl
     assert batch_records(db, view) == [FIRST, 12_500, 1500]
 
 
+def test_a_first_batch_of_wide_records_fits_the_budget_though_nothing_was_measured_yet(
+    db: Session, cluster: Cluster
+) -> None:
+    topic, source = cluster.make_topic(2), name("src")
+    cluster.produce(topic, events(range(150), pad="x" * 100_000))
+    db.execute(create_source(cluster, source, topic, COLUMNS, backpressure_budget_bytes="4MB"))
+    view = create_view(db, f"SELECT id FROM {source}")
+    caught_up(db)
+    assert ids(db, view) == list(range(150))
+    sizes = batch_records(db, view)
+    # 80 % of four megabytes: a few records were looked at. By the largest that there may be, three would fit.
+    assert 25 <= sizes[0] <= (4 << 20) * 0.8 / 100_000
+    assert max(sizes) <= (4 << 20) * 0.8 / 100_000
+
+
 # -- fuller batches --------------------------------------------------------------------------------------
 
 
