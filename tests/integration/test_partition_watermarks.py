@@ -138,6 +138,29 @@ def test_a_partition_that_was_idle_comes_back_without_late_rows(
     assert late(db, changes) == [1]
 
 
+def test_a_pause_longer_than_the_idle_timeout_makes_no_partition_idle_and_no_row_late(
+    db: Session, cluster: Cluster, made: list[Topic]
+) -> None:
+    idle_s = 6
+    topic = Topic(db, cluster, partitions=2, idle_ms=idle_s * 1000)
+    made.append(topic)
+    changes = create_view(db, MINUTES.format(topic.source, "CHANGES"))
+    topic.send(0, 100)
+    topic.send(1, 10)
+    db.execute(f"PAUSE SOURCE {topic.source}")
+    cluster.produce(topic.topic, events([400]), partition=0)
+    eventually(lambda: db.queries()[-1].state == "paused", "it is paused")
+    time.sleep(idle_s)  # that time passes is what is tested
+    db.execute(f"RESUME SOURCE {topic.source}")
+    eventually(lambda: topic.watermark().partitions[0].mark_ms == ms(395), "what came meanwhile is read")
+    found = topic.watermark()
+    assert not found.partitions[1].idle
+    assert found.watermark_ms == ms(5)
+    topic.send(1, 20, 70)  # behind what the other has, and by more than the bound
+    assert counts(db, changes) == [(0, 2), (1, 2), (6, 1)]
+    assert late(db, changes) == [0]
+
+
 def test_a_join_waits_for_the_slowest_partition_of_both_sources(
     db: Session, cluster: Cluster, made: list[Topic]
 ) -> None:
