@@ -330,6 +330,77 @@ def test_a_repository_that_is_out_of_reach_is_a_download_error_with_a_remedy(tmp
     assert "remedy: check the network" in out
 
 
+@pytest.mark.parametrize(
+    "security", ["sasl-ssl", *(pytest.param(word, marks=pytest.mark.long) for word in ("mtls", "acl"))]
+)
+def test_a_pipeline_runs_on_a_secured_stack_that_the_command_has_started(
+    security: str, tmp_path: Path
+) -> None:
+    environment = {
+        **os.environ, "FOREBAY_STATE": str(tmp_path / "state"), "FOREBAY_HOME": str(tmp_path / "home"), "COLUMNS": "200",
+    }  # fmt: skip
+
+    def command(*arguments: str) -> str:
+        done = commands.forebay(*arguments, environment=environment, cwd=tmp_path, timeout=150)
+        assert done.returncode == 0, (arguments, done.stdout, done.stderr)
+        return done.stdout
+
+    port = str(free_ports(1)[0])
+    told = json.loads(
+        command("dev", "up", "--no-registry", "--port", port, "--security", security, "-o", "json")
+    )
+    try:
+        environment.update(dotenv(Path(told["client_environment"])))
+        if security == "acl":
+            everything = [word for what in ("topic", "group") for word in (f"--{what}", "*")]
+            command(
+                "dev", "acls", "--add", "--allow-principal", "User:forebay", "--operation", "All", *everything
+            )
+        for topic in ("orders", "orders.dlq"):
+            command("topic", "create", topic, "--if-not-exists")
+        records = tmp_path / "orders.jsonl"
+        records.write_text('{"id": 1}\n{"id": "none"}\n{"id": 2}\n')
+        command("produce", "orders", str(records))
+        given = [f"'kafka.{name.removeprefix('KAFKA_').lower().replace('_', '.')}' = '${{{name}}}'"
+                 for name in environment if name.startswith(("KAFKA_SASL_", "KAFKA_SSL_", "KAFKA_SECURITY_"))]  # fmt: skip
+        (tmp_path / "pipeline.sql").write_text(
+            "CREATE SOURCE orders (id BIGINT) FROM KAFKA (brokers = '${KAFKA_BOOTSTRAP_SERVERS}', topic = 'orders', "
+            f"{', '.join(given)}) FORMAT JSON ON ERROR = 'dead_letter' WITH (dead_letter_topic = 'orders.dlq');\n"
+            "CREATE MATERIALIZED VIEW v AS SELECT id FROM orders;\n"
+        )
+        run = [
+            sys.executable,
+            "-m",
+            "forebay",
+            "run",
+            "pipeline.sql",
+            "--until-caught-up",
+            "--timeout",
+            "120",
+        ]
+        ran = subprocess.run(run, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=150)
+        assert ran.returncode == 0, ran.stderr
+        found = json.loads(command("sql", "-o", "json", "-e", "SELECT id FROM v ORDER BY id"))
+        assert found == [{"id": 1}, {"id": 2}]
+        [letter] = json.loads(command("dlq", "ls", "-o", "json"))
+        assert (letter["topic"], letter["offset"]) == ("orders", 1)
+    finally:
+        command("dev", "down", "--wipe")
+    assert is_gone(told["broker"]["pid"])
+
+
+def dotenv(path: Path) -> dict[str, str]:
+    """What a shell has in its environment that has read the file."""
+    done = subprocess.run(
+        ["sh", "-c", 'set -a; . "$0"; env -0', str(path)], capture_output=True, text=True, check=True
+    )
+    return dict(
+        line.split("=", 1)
+        for line in done.stdout.split("\0")
+        if line.startswith("KAFKA_") or line.startswith("FOREBAY_KAFKA")
+    )
+
+
 def test_dev_up_status_logs_and_down_manage_one_stack(tmp_path: Path) -> None:
     port, registry_port = (str(port) for port in free_ports(2))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -84,6 +85,14 @@ def test_a_paused_source_is_not_read_and_goes_on_without_a_gap_when_it_is_resume
         db.wait(until_caught_up=True, timeout=60)
     assert ids(db, shared) == ids(db, own) == list(range(20))
     assert source_status(db, source).flow.startswith("paused since ")
+    db.watch_health()
+    found = eventually(
+        lambda: [m.paused_partitions for m in db.metrics() if m.source == source and m.paused_partitions],
+        "the brokers have said how many partitions there are",
+    )
+    assert found == [2]
+    query = f"SELECT paused_partitions FROM forebay_catalog.sources WHERE name = '{source}'"
+    assert rows(db, query) == [(2,)]
     lines = notes(db, f"DESCRIBE EXTENDED SOURCE {source}")
     assert any("paused by statement" in line for line in lines), lines
     assert "paused already" in str(db.sql(f"PAUSE SOURCE {source}"))
@@ -158,6 +167,50 @@ def test_batches_that_take_longer_than_the_target_become_smaller(db: Session, cl
     view = create_view(db, f"SELECT id FROM {source}")
     caught_up(db)
     assert batch_records(db, view) == [FIRST, 12_500, 1500]
+
+
+def test_a_first_batch_of_wide_records_fits_the_budget_though_nothing_was_measured_yet(
+    db: Session, cluster: Cluster
+) -> None:
+    topic, source = cluster.make_topic(2), name("src")
+    cluster.produce(topic, events(range(150), pad="x" * 100_000))
+    db.execute(create_source(cluster, source, topic, COLUMNS, backpressure_budget_bytes="4MB"))
+    view = create_view(db, f"SELECT id FROM {source}")
+    caught_up(db)
+    assert ids(db, view) == list(range(150))
+    sizes = batch_records(db, view)
+    # 80 % of four megabytes: a few records were looked at. By the largest that there may be, three would fit.
+    assert 25 <= sizes[0] <= (4 << 20) * 0.8 / 100_000
+    assert max(sizes) <= (4 << 20) * 0.8 / 100_000
+
+
+def test_lag_says_how_far_a_source_is_behind_and_how_long_that_lasts(
+    db: Session, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic, source = cluster.make_topic(2), name("src")
+    db.execute(create_source(cluster, source, topic, COLUMNS, max_records_per_batch=100))
+    view = create_view(db, f"SELECT id FROM {source}")
+    free, table = threading.Event(), db._views.running[view].table
+    add, batches = table.add, list[int]()
+
+    def third_waits(*args: Any) -> Any:
+        batches.append(1)
+        return (len(batches) != 3 or free.wait(60)) and add(*args)
+
+    monkeypatch.setattr(table, "add", third_waits)
+    try:
+        db.execute(f"PAUSE SOURCE {source}")  # so that there is a backlog
+        cluster.produce(topic, events(range(1000)))
+        db.execute(f"RESUME SOURCE {source}")
+        eventually(lambda: len(batches) == 3, "two batches can be compared")
+        done = forebay("lag", "--home", str(db.home), environment={**os.environ, "COLUMNS": "200"})
+        assert re.search(r"behind by 800 records, \d+ s at this rate", done.stdout), done
+        shown = source_status(db, source)
+        assert shown.flow.startswith("behind by 800 records, ")
+    finally:
+        free.set()
+    caught_up(db)
+    assert ids(db, view) == list(range(1000))
 
 
 # -- fuller batches --------------------------------------------------------------------------------------

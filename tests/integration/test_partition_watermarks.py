@@ -16,8 +16,10 @@ from sessions import (
     connect,
     create_source,
     create_view,
+    event,
     events,
     name,
+    notes,
     partitions,
     rows,
     utc,
@@ -25,8 +27,11 @@ from sessions import (
 from support import Cluster
 from waiting import eventually
 
+from forebay.kafka.alignment import SMALL
 from forebay.kafka.connector import KafkaSource
 from forebay.runtime.session import Session
+from forebay.runtime.source_flow import SourceFlow
+from forebay.source.batch_size import Cause
 from forebay.source.watermark_planning import WatermarkPlanner, WatermarkSettings
 from forebay.source.watermarks import Decision, remember
 
@@ -133,6 +138,29 @@ def test_a_partition_that_was_idle_comes_back_without_late_rows(
     assert late(db, changes) == [1]
 
 
+def test_a_pause_longer_than_the_idle_timeout_makes_no_partition_idle_and_no_row_late(
+    db: Session, cluster: Cluster, made: list[Topic]
+) -> None:
+    idle_s = 6
+    topic = Topic(db, cluster, partitions=2, idle_ms=idle_s * 1000)
+    made.append(topic)
+    changes = create_view(db, MINUTES.format(topic.source, "CHANGES"))
+    topic.send(0, 100)
+    topic.send(1, 10)
+    db.execute(f"PAUSE SOURCE {topic.source}")
+    cluster.produce(topic.topic, events([400]), partition=0)
+    eventually(lambda: db.queries()[-1].state == "paused", "it is paused")
+    time.sleep(idle_s)  # that time passes is what is tested
+    db.execute(f"RESUME SOURCE {topic.source}")
+    eventually(lambda: topic.watermark().partitions[0].mark_ms == ms(395), "what came meanwhile is read")
+    found = topic.watermark()
+    assert not found.partitions[1].idle
+    assert found.watermark_ms == ms(5)
+    topic.send(1, 20, 70)  # behind what the other has, and by more than the bound
+    assert counts(db, changes) == [(0, 2), (1, 2), (6, 1)]
+    assert late(db, changes) == [0]
+
+
 def test_a_join_waits_for_the_slowest_partition_of_both_sources(
     db: Session, cluster: Cluster, made: list[Topic]
 ) -> None:
@@ -217,6 +245,51 @@ def test_a_partition_that_is_ahead_waits_for_the_slowest_one_until_that_is_idle(
         remember(files[0], {(topic, n): at * 1_000_000 for n, at in enumerate(newest(after)) if at})
     assert max(ahead) <= 60 + 20 * 10  # one batch beyond the drift
     assert reads < 30  # never less than what a batch may have while there is something to read
+
+
+def test_a_fast_partition_is_read_up_to_the_drift_and_who_is_held_back_is_shown_and_measured(
+    db: Session, cluster: Cluster
+) -> None:
+    topic, source, count = cluster.make_topic(2), name("src"), 3000
+    for partition, seconds in enumerate((20, 2000)):  # of event time; batches could have all of them
+        spread = (event(n, ts=ms(0) + n * seconds * 1000 // count) for n in range(1, count + 1))
+        cluster.produce(topic, spread, partition=partition)
+    options = {
+        "'watermark.alignment.max.drift.ms'": 30_000,
+        "'watermark.idle.timeout.ms'": 600_000,
+        "include_metadata": "true",
+    }
+    db.execute(create_source(cluster, source, topic, EVENTS, **options))
+    view = create_view(db, f"SELECT id, _partition AS p FROM {source}")
+
+    def read() -> list[int]:
+        found = dict(rows(db, f"SELECT p, count(*) FROM {view} GROUP BY p"))
+        return [found.get(0, 0), found.get(1, 0)]
+
+    def held() -> bool:
+        plans = SourceFlow.of(db.home, source).plans
+        return read()[0] == count and [(plan.cause, plan.records) for plan in plans] == [(Cause.ALIGNED, 0)]
+
+    eventually(held, "the slow one is read, and the fast one waits")
+    step_s = 2000 / count
+    assert 20 + 30 < read()[1] * step_s <= 20 + 30 + SMALL * step_s
+    lines = notes(db, f"DESCRIBE EXTENDED SOURCE {source}")
+    words = f"aligned: less is read of {topic}-1, not to be too far ahead of {topic}-0"
+    assert any(line.startswith("read for all views: ") and line.endswith(words) for line in lines), lines
+    registry = CollectorRegistry()
+    registry.register(db.collector())
+    labels = {"source": source, "read": "all"}
+    assert registry.get_sample_value("forebay_source_aligned_partitions", labels) == 1
+    assert registry.get_sample_value("forebay_source_batch_decision", labels | {"cause": "aligned"}) == 1
+
+    cluster.produce(topic, [event(count + 1, ts=ms(2000))], partition=0)
+    caught_up(db)
+    assert read() == [count + 1, count]
+    assert rows(db, f"SELECT count(*) FROM (SELECT DISTINCT p, id FROM {view})") == [(2 * count + 1,)]
+    eventually(
+        lambda: registry.get_sample_value("forebay_source_aligned_partitions", labels) == 0, "nobody waits"
+    )
+    db.execute(f"DROP SOURCE {source} CASCADE")
 
 
 def test_marks_survive_a_restart(tmp_path: Path, cluster: Cluster) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import threading
 import time
@@ -16,7 +18,7 @@ from sessions import catalog_of, caught_up, connect, create_source, event, event
 from support import Cluster
 from waiting import eventually
 
-from forebay.devstack import kraft
+from forebay.devstack import DevStack, kraft
 from forebay.devstack.artifacts import KAFKA, load_set
 from forebay.devstack.download import resolve
 from forebay.jvm.java import find_java
@@ -137,10 +139,13 @@ def test_health_metrics_and_the_tables_of_the_catalog_agree(db: Session, cluster
     assert found.batch_ms_mean is not None
     assert found.batch_ms_p99 is not None
     assert 0 < found.batch_ms_mean <= found.batch_ms_p99
+    assert (found.records_per_s, found.paused_partitions) == (0.2, 0)  # ten in the last minute
 
-    columns = "state, healthy, views, lag, records, errors, batches, batch_ms_p99, group_id"
+    columns = (
+        "state, healthy, views, lag, records, errors, batches, batch_ms_p99, group_id, records_per_second"
+    )
     assert rows(db, f"SELECT {columns} FROM forebay_catalog.sources WHERE name = '{source}'") == [
-        ("running", True, view, 0, 10, 1, found.batches, found.batch_ms_p99, source)
+        ("running", True, view, 0, 10, 1, found.batches, found.batch_ms_p99, source, 0.2)
     ]
     query = f"SELECT records, rejected, duration_ms FROM forebay_catalog.batches WHERE view = '{view}'"
     batches = rows(db, query)
@@ -202,6 +207,32 @@ def test_a_view_that_does_not_get_on_is_stalled_says_what_it_waits_for_and_runs_
             assert [state for _, state, _ in catalog.history("v")] == [
                 "created", "starting", "running", "stalled", "running",
             ]  # fmt: skip
+
+
+def test_a_view_over_a_broker_that_is_frozen_is_stalled_and_then_has_every_record_once(
+    tmp_path: Path, mortal_broker: DevStack
+) -> None:
+    cluster = Cluster(mortal_broker)
+    topic, source = cluster.make_topic(2), name("src")
+    cluster.produce(topic, events(range(50)))
+    with connect(tmp_path / "home") as db:
+        quickly = {"stall_timeout_ms": 1000, "connect_timeout_ms": 2000}
+        db.execute(create_source(cluster, source, topic, **quickly))
+        db.execute(f"CREATE MATERIALIZED VIEW v AS SELECT id FROM {source}")
+        caught_up(db)
+        process = mortal_broker.broker.process
+        assert process is not None
+        os.kill(process.pid, signal.SIGSTOP)
+        try:
+            eventually(lambda: db.queries()[0].state == "stalled", "it is noticed")
+            assert "it waits for its brokers" in db.queries()[0].message
+        finally:
+            os.kill(process.pid, signal.SIGCONT)
+        cluster.produce(topic, events(range(50, 120)))
+        # Not by `wait`, which asks the broker: it has just woken, and may say that it does not know its partitions yet.
+        eventually(lambda: rows(db, "SELECT count(*) FROM v") >= [(120,)], "all is read")
+        assert sorted(rows(db, "SELECT id FROM v")) == [(n,) for n in range(120)]
+        eventually(lambda: db.queries()[0].state == "running", "it runs")
 
 
 def test_partitions_that_come_and_go_are_events_and_those_of_others_stall_nobody(

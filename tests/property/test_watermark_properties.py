@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from forebay.kafka.silence import SilenceClock
-from forebay.source.watermarks import Bounds, Marks, decide, too_far_ahead
+from forebay.source.watermarks import Bounds, Marks, decide
 
 DELAY_MS, IDLE_MS = 5_000, 3_000
 BOUNDS = Bounds(DELAY_MS, IDLE_MS)
@@ -174,23 +174,3 @@ def test_once_all_is_read_and_the_timeout_is_over_every_window_closes(
         assert marks.watermark_ms is not None
         assert newest - DELAY_MS + 60_000 - 1 <= marks.watermark_ms
         assert source.marks.watermark_ms is not None or marks.watermark_ms <= newest - DELAY_MS + 60_000
-
-
-@given(
-    st.dictionaries(st.integers(0, 5), st.integers(0, 100_000), min_size=1),
-    st.dictionaries(st.integers(0, 5), st.none() | st.floats(0, 10)),
-    st.integers(0, 50_000),
-)
-def test_whoever_is_held_back_is_ahead_and_the_slowest_active_one_never_is(
-    newest: dict[int, int], quiet: dict[int, float | None], drift_ms: int
-) -> None:
-    times = {(TOPIC, number): at * 1000 for number, at in newest.items()}
-    silence = {(TOPIC, number): found for number, found in quiet.items()}
-    held = too_far_ahead(times, silence, BOUNDS, drift_ms)
-    active = [number for number in newest if not silence or _active(silence.get((TOPIC, number), 99.0))]
-    slowest = min((newest[number] for number in active), default=0)
-    assert held == {(TOPIC, number) for number in active if newest[number] - slowest > drift_ms}
-
-
-def _active(quiet_s: float | None) -> bool:
-    return quiet_s is None or quiet_s * 1000 < IDLE_MS

@@ -181,6 +181,30 @@ def test_bytes_of_records_narrow_the_batch(tmp_path: Path) -> None:
     assert flow.next(CAP).records == 800
 
 
+@pytest.mark.parametrize(
+    ("sampled", "fits", "most"), [(100.0, True, FIRST), (1e6, False, 858), (None, False, 819)]
+)
+def test_a_first_batch_fits_by_the_bytes_of_a_few_records_or_else_by_those_of_the_largest(
+    tmp_path: Path, sampled: float | None, fits: bool, most: int
+) -> None:
+    flow = ReadFlow(FlowLimits(), FlowFolder(tmp_path / "flow"), "all", lambda: ["v"])
+    asked: list[bool] = []
+
+    def record_bytes() -> float | None:
+        asked.append(True)
+        return sampled
+
+    assert flow.next(CAP).records == FIRST
+    assert flow.fits(800, record_bytes), "so many fit whatever they are"
+    assert not asked
+    assert flow.fits(FIRST, record_bytes) is fits
+    size = flow.next(CAP)
+    assert size.records == most
+    assert flow.fits(size.records, record_bytes)
+    assert flow.planned(size.records, CAP, size)
+    assert len(asked) == 1
+
+
 # -- pausing and waiting ---------------------------------------------------------------------------------
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +26,8 @@ from forebay.runtime.events import read_report
 from forebay.runtime.query import RunningQuery
 from forebay.runtime.stalls import StallWatch
 from forebay.runtime.states import BAD, WORST_FIRST, hint_of, state_of_source
+from forebay.source.batch_size import Cause
+from forebay.source.flow_folder import FlowFolder, Plan
 from forebay.views.paths import ViewPaths
 
 
@@ -139,6 +143,22 @@ def test_a_batch_ends_a_stall_and_so_does_reading_being_paused_and_resumed(watch
     watched.run.set_state(QueryState.RUNNING, "")
     watched.later(59)
     assert watched.run.state is QueryState.RUNNING  # its time begins anew
+
+
+def test_a_query_whose_partitions_wait_for_others_in_event_time_is_not_stalled(
+    watched: Watched, tmp_path: Path
+) -> None:
+    flow = FlowFolder(tmp_path / "flow")
+    watched.run.flows = {"s": flow}
+    held = Plan(
+        watched.run.read, ("v",), os.getpid(), 0, 0, 0, 100, Cause.ALIGNED, "aligned: …", 5, ahead=("t-1",)
+    )
+    flow.write(held)
+    watched.later(61)
+    assert watched.run.state is QueryState.RUNNING
+    flow.write(replace(held, records=3))  # a batch is in flight, and does not end
+    watched.later(61)
+    assert watched.run.state is QueryState.STALLED
 
 
 def test_brokers_that_are_away_are_what_a_query_waits_for_until_they_answer(watched: Watched) -> None:

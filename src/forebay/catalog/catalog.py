@@ -23,6 +23,7 @@ from forebay.home_tables import STEPS, Lost, lose
 from forebay.sqlite import migrate, transaction, write_ahead
 
 RATE_WINDOW_MS = 10_000  # errors a second are counted over this long
+RATE_S = 60  # what a rate is over
 BATCHES_KEPT = 1_000  # per view: enough to look back some minutes, small enough to read at once
 LOST_NOTED = 10  # of one batch: the others are in the totals
 HISTORY_KEPT = 1_000  # events of each source and view
@@ -74,6 +75,7 @@ class BatchTimes:
     mean_ms: float
     p99_ms: int
     last_ms: int  # when the last one ended, by the wall clock
+    records_per_s: float  # of those that ended in the last minute
 
 
 @dataclass(frozen=True)
@@ -395,7 +397,13 @@ class Catalog:
         ]
         mean = sum(took) / len(took) if took else 0.0
         p99 = took[-(-len(took) * 99 // 100) - 1] if took else 0  # the nearest rank
-        return BatchTimes(rows[0]["batches"], mean, p99, rows[0]["last_ms"])
+        [lately] = self._rows(
+            "SELECT total(records) AS records FROM batches WHERE view = ? AND at_ms > ?",
+            view,
+            _now() - RATE_S * 1000,
+        )
+        rate = float(lately["records"]) / RATE_S
+        return BatchTimes(rows[0]["batches"], mean, p99, rows[0]["last_ms"], rate)
 
 
 def _now() -> int:

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
+from forebay.connectors.alignment import Alignment, HeldBack
 from forebay.errors import ConnectorStateError, OptionValueError
 from forebay.hiding import NOTHING, Mask
 from forebay.options import Option, Options, OptionTable, dereference
@@ -444,8 +445,16 @@ class SourceConnector(ABC):
     def stand_still(self) -> None:  # noqa: B027
         """Nobody looks for records for a while: the time until the next look is no silence of any partition."""
 
-    def hold_back(self, partitions: Collection[tuple[str, int]]) -> None:  # noqa: B027
-        """Of these partitions `latest_offsets` finds nothing new until the next call, where there are partitions."""
+    def align(self, wanted: Alignment | None) -> None:  # noqa: B027
+        """From now on `latest_offsets` keeps partitions together in event time, where there are partitions."""
+
+    def held_back(self) -> HeldBack:
+        """Of which partitions the last look of `latest_offsets` left records out, so that they are not too far ahead."""
+        return HeldBack()
+
+    def record_bytes(self, start: Offsets, end: Offsets) -> float | None:
+        """The mean size of what lies between, by a look at a few records; None where nobody can say. Blocks for a second at most."""
+        return None
 
     @abstractmethod
     def end_offsets(self) -> Offsets:

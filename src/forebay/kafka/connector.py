@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from forebay import patience
 from forebay.backoff import with_backoff
+from forebay.connectors.alignment import Alignment, HeldBack
 from forebay.connectors.contract import (
     ConnectorInfo,
     ConnectorMetrics,
@@ -311,8 +312,11 @@ class KafkaSource(SourceConnector):
     def stand_still(self) -> None:
         self._planner.silence.stand_still()
 
-    def hold_back(self, partitions: Collection[tuple[str, int]]) -> None:
-        self._planner.held_back = partitions
+    def align(self, wanted: Alignment | None) -> None:
+        self._planner.aligner.wanted = wanted
+
+    def held_back(self) -> HeldBack:
+        return self._planner.aligner.held
 
     def _current_topics(self) -> dict[str, Topic]:
         if not self._topics or time.monotonic() - self._topics_at > METADATA_AGE_S:
@@ -342,6 +346,12 @@ class KafkaSource(SourceConnector):
 
     def _between(self, start: KafkaPosition, end: KafkaPosition) -> list[Range]:
         return ranges_between(start, end, self._membership.elsewhere() if self._membership else None)
+
+    def record_bytes(self, start: Offsets, end: Offsets) -> float | None:
+        from forebay.kafka.sampling import record_bytes
+
+        between = self._between(KafkaPosition.from_json(start), KafkaPosition.from_json(end))
+        return record_bytes(between, self.options)
 
     def lost(self, start: Offsets, end: Offsets) -> tuple[tuple[str, int, int, int], ...]:
         gone = lost_between(KafkaPosition.from_json(start), KafkaPosition.from_json(end))

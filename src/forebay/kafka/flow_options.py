@@ -16,7 +16,7 @@ WATERMARKS = (
     Option(
         "watermark.alignment.max.drift.ms",
         integer(0),
-        "a partition whose event time is so far ahead of the slowest active one waits for it; without it none waits",
+        "no partition is read further ahead of the slowest active one in event time than this; without it none waits",
         example="60000",
     ),
     Option(

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import math
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 
 from forebay.backoff import Backoff
+from forebay.connectors.alignment import HeldBack
 from forebay.errors import OffsetOutOfRangeError, TopicRecreatedError, UnknownTopicError, UnreachableError
 from forebay.kafka.admin import Cluster, Topic, partitions_of
+from forebay.kafka.alignment import Aligner
 from forebay.kafka.membership import Membership
-from forebay.kafka.offsets import KafkaPosition, Range, Span, allocate
+from forebay.kafka.offsets import KafkaPosition, Range, Span
 from forebay.kafka.partitions import TopicPartition
 from forebay.kafka.silence import SilenceClock
 from forebay.options import Options
@@ -37,9 +38,7 @@ class Planner:
         self.membership: Membership | None = None  # of a group that is shared: says what may be planned here
         self.end: KafkaPosition | None = None  # where the source ended when it was last looked at
         self.silence = SilenceClock()
-        self.held_back: Collection[
-            TopicPartition
-        ] = ()  # of these nothing is read now: they are ahead of others
+        self.aligner = Aligner()  # where partitions are to stay together in event time
         self._away = Backoff()
         self._quiet_since: float | None = None
         self._look_at = 0.0  # while it is quiet: when to look again, also by the next call
@@ -102,9 +101,8 @@ class Planner:
                 key: min(ends[key], max(bound.next.get(key, 0), position.next.get(key, 0))) for key in ends
             }
         stands = {key: position.next[key] for key in known} | {key: at for key, (_, at) in elsewhere.items()}
-        held = [key for key in self.held_back if ends.get(key, 0) >= stands.get(key, math.inf)]
-        ends = {**ends, **{key: stands[key] for key in held}}
         if not new and not elsewhere and all(ends[key] == position.next[key] for key in known):
+            self.aligner.held = HeldBack()
             return None
         lows = self._cluster.earliest([*known, *new])
         if self.membership is not None:
@@ -114,8 +112,11 @@ class Planner:
             self._check_still_there(key, at, lows[key], ends[key], first)
         begins = {key: max(stands.get(key, 0), first.get(key, 0)) for key in [*known, *new]}
         available = [Range(*key, begins[key], ends[key]) for key in sorted(begins) if ends[key] > begins[key]]
-        reach = {(r.topic, r.partition): r.end for r in allocate(available, max_records)}
+        divided = self.aligner.divide(available, max_records, position.next, self.silence.silence())
+        reach = {(r.topic, r.partition): r.end for r in divided}
         following = dict(position.next) | begins | reach
+        if following == position.next and not elsewhere:
+            return None  # whoever is ahead waits for partitions that have nothing new
         number = None if self.membership is None else self.membership.assignment.number
         return KafkaPosition(following, ids, first, elsewhere, number)
 

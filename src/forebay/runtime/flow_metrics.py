@@ -24,6 +24,12 @@ def flow_metrics(flows: Iterable[SourceFlow]) -> Iterator[Metric]:
     causes = _gauge(
         "forebay_source_batch_decision", "1 for why it is so many.", "source", "read", "cause"
     )  # fmt: skip
+    ahead = _gauge(
+        "forebay_source_aligned_partitions",
+        "Partitions that get less, since they are ahead in event time.",
+        "source",
+        "read",
+    )
     left = _gauge(
         "forebay_query_catch_up_seconds",
         "Until a view has caught up, at this rate; +Inf if it does not.",
@@ -39,6 +45,7 @@ def flow_metrics(flows: Iterable[SourceFlow]) -> Iterator[Metric]:
         }  # a source that is joined with itself has two of one name
         for read, plan in decided.items():
             most.add_metric([flow.source, read], plan.most)
+            ahead.add_metric([flow.source, read], len(plan.ahead))
             for cause in Cause:
                 causes.add_metric([flow.source, read, cause], plan.cause is cause)
         for plan in flow.plans:
@@ -47,7 +54,7 @@ def flow_metrics(flows: Iterable[SourceFlow]) -> Iterator[Metric]:
                 seconds[view] = max(seconds.get(view, 0.0), needs or 0.0)
     for view, needs in seconds.items():
         left.add_metric([view], needs)
-    yield from (paused, records, size, most, causes, left)
+    yield from (paused, records, size, most, causes, ahead, left)
 
 
 def _gauge(name: str, text: str, *labels: str) -> GaugeMetricFamily:

@@ -34,7 +34,7 @@ SOURCES = _schema(
     ("catch_up", pa.string()), ("watermark", _TIME, True), ("records", pa.int64()), ("bytes", pa.int64()), ("errors", pa.int64()),
     ("batches", pa.int64()), ("commits", pa.int64(), True), ("commit_failures", pa.int64(), True),
     ("rebalances", pa.int64(), True), ("paused_partitions", pa.int64(), True), ("batch_ms_mean", pa.float64(), True),
-    ("batch_ms_p99", pa.int64(), True), ("last_batch", _TIME, True),
+    ("batch_ms_p99", pa.int64(), True), ("last_batch", _TIME, True), ("records_per_second", pa.float64(), True),
 )  # fmt: skip
 PARTITIONS = _schema(
     ("source", pa.string()), ("group_id", pa.string(), True), ("topic", pa.string()), ("partition", pa.int32()),
@@ -100,6 +100,7 @@ class HealthTables:
             "batch_ms_mean": found.batch_ms_mean,
             "batch_ms_p99": found.batch_ms_p99,
             "last_batch": moment(found.last_batch_ms),
+            "records_per_second": found.records_per_s,
         }  # fmt: skip
 
     def _worst(self, name: str, found: SourceMetrics) -> tuple[str, str]:

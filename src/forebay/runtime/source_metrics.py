@@ -32,6 +32,7 @@ class SourceMetrics:
     paused_partitions: int | None  # all, while it is paused or held back; None if their number is not known
     watermark_ms: int | None
     last_batch_ms: int | None  # when one ended, in milliseconds since 1970
+    records_per_s: float | None  # read a second, over the last minute
 
     def __repr__(self) -> str:
         lag = "unknown" if self.lag is None else f"{self.lag:,}"
@@ -70,6 +71,7 @@ def source_metrics(
         (len(partitions) or None) if stopped else 0,
         watermark.watermark_ms if watermark else None,
         times.last_ms if times else None,
+        round(times.records_per_s, 1) if times else None,
     )
 
 

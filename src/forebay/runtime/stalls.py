@@ -84,11 +84,11 @@ class StallWatch:
             run.set_state(QueryState.STALLED, message)
 
     def _stalled_by(self, run: StreamRun, quiet_s: float) -> str | None:
-        """What it waits for; None if there is nothing to read."""
+        """What it waits for; None if there is nothing to read, or nothing that may be read now."""
         try:
             behind = run.unread()
         except ForebayError as error:
             return f"no batch for {quiet_s:.0f} s: it waits for its brokers: {error.message}"
-        if not behind:
+        if not behind or run.held_back():
             return None
         return f"no batch for {quiet_s:.0f} s, and {behind:,} records to read: it waits for {run.waits_for()}"

@@ -34,6 +34,7 @@ from forebay.runtime.events import BatchReport
 from forebay.runtime.live_run import LiveRun, by_source
 from forebay.runtime.source_flow import state_of
 from forebay.runtime.spark_failures import reason
+from forebay.source.batch_size import Cause
 from forebay.source.budget import InFlight
 from forebay.source.flow_folder import FlowFolder
 
@@ -184,6 +185,11 @@ class StreamRun(LiveRun):
             for name, connector in self.sources.items()
             if (position := self.progress.positions.get(name)) is not None
         )
+
+    def held_back(self) -> bool:
+        """Whether it has nothing in flight because what there is to read is of partitions that wait for others."""
+        plans = [plan for flow in self.flows.values() for plan in flow.plans() if plan.read == self.read]
+        return any(plan.cause is Cause.ALIGNED and not plan.records for plan in plans)
 
     def waits_for(self) -> str:
         """What it is at, for people."""

@@ -7,8 +7,10 @@ says nothing about a larger one, so the size stays.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
+
+from forebay.connectors.alignment import HeldBack
 
 FIRST = 50_000  # records of a first batch: what one task reads, and a small part of what any machine manages
 LEAST = (
@@ -28,6 +30,7 @@ class Cause(StrEnum):
     KEPT = "kept"  # the last one says nothing about a larger one, or was right
     CAPPED = "capped"  # max.records.per.batch
     BUDGET = "budget"  # so much of the budget in flight is free
+    ALIGNED = "aligned"  # partitions that are ahead in event time get less
     WAITING = "waiting"  # for a fuller batch, as max.delay.ms allows
     BACKPRESSURE = "backpressure"  # above the high watermark: nothing is fetched
     PAUSED = "paused"  # PAUSE SOURCE: nothing is fetched
@@ -40,6 +43,7 @@ class BatchSize:
     records: int
     cause: Cause
     why: str
+    ahead: tuple[str, ...] = ()  # partitions that get less of it than they have
 
 
 def first(most: int | None) -> BatchSize:
@@ -67,6 +71,11 @@ def following(
     if larger == before.records:
         return capped(BatchSize(larger, Cause.KEPT, f"kept: {took}"), most)
     return capped(BatchSize(larger, Cause.GREW, f"grew: {took}"), most)
+
+
+def aligned(size: BatchSize, held: HeldBack) -> BatchSize:
+    """The same, of which some partitions get less."""
+    return replace(size, cause=Cause.ALIGNED, why=str(held), ahead=held.names)
 
 
 def capped(size: BatchSize, most: int | None) -> BatchSize:

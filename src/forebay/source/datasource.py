@@ -405,7 +405,8 @@ class ForebayStreamReader(_BatchReading, DataSourceStreamReader, SupportsTrigger
             joins, named = True, self._named(without_marks(found), generation + 1)
         if named == without_marks(start):
             # Partitions that run ahead may be held back: then there is nothing to plan, and something to read.
-            self.flow.idle(self.connector.count(start, self.connector.known_end() or start))
+            behind = self.connector.count(start, self.connector.known_end() or start)
+            self.flow.idle(behind, self.connector.held_back())
             return start
         if (
             self._shared is not None
@@ -417,7 +418,10 @@ class ForebayStreamReader(_BatchReading, DataSourceStreamReader, SupportsTrigger
         at_once = joins or self._target is not None
         if not at_once and not self.flow.full_enough(records, size):
             return None
-        return named if self.flow.planned(records, max(records, behind), size) else None
+        if not self.flow.fits(records, lambda: self.connector.record_bytes(start, found)):
+            return None
+        planned = self.flow.planned(records, max(records, behind), size, self.connector.held_back())
+        return named if planned else None
 
     def _planner_of_watermarks(self) -> WatermarkPlanner | None:
         """None where the source has no event time."""

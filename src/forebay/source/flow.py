@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
+from forebay.connectors.alignment import HeldBack
 from forebay.options import Options
 from forebay.source import batch_size
 from forebay.source.batch_size import BatchSize, Cause
@@ -20,6 +21,7 @@ from forebay.source.flow_folder import ALL, FlowFolder, Plan
 
 TARGET_S = 5.0
 STEP_S, LONGEST_STEP_S = 0.02, 0.25
+LARGEST_RECORD = 1 << 20  # bytes: what brokers take unless their `message.max.bytes` says otherwise
 
 
 @dataclass(frozen=True)
@@ -120,8 +122,19 @@ class ReadFlow:
         """How long to wait before looking again for a fuller batch: a few looks, each of which asks the brokers."""
         return min(LONGEST_STEP_S, max(STEP_S, self._limits.delay_s / 5))
 
-    def planned(self, records: int, behind: int, size: BatchSize) -> bool:
+    def fits(self, records: int, record_bytes: Callable[[], float | None]) -> bool:
+        """Whether a batch of so many records fits by its bytes, where nothing was measured yet: `record_bytes` asks then."""
+        if self._folder is None or self._record_bytes:
+            return True
+        budget, others = self._limits.budget, InFlight.sum(plan.in_flight for plan in self._others())
+        if records <= budget.room(others, LARGEST_RECORD):
+            return True
+        self._record_bytes = record_bytes() or LARGEST_RECORD
+        return records <= budget.room(others, self._record_bytes)
+
+    def planned(self, records: int, behind: int, size: BatchSize, held: HeldBack | None = None) -> bool:
         """A batch of so many records is to be planned, of `behind` that there are. False if it does not fit any more."""
+        size = batch_size.aligned(size, held) if held else size
         if self._folder is None:
             self._begin(records, behind, size)
             return True
@@ -142,12 +155,12 @@ class ReadFlow:
         self._catch_up = self._pace.planned(now, records, behind)
         self._tell(size, records)
 
-    def idle(self, behind: int = 0) -> None:
-        """There is nothing to read now."""
+    def idle(self, behind: int = 0, held: HeldBack | None = None) -> None:
+        """There is nothing to read now, or only what must wait for partitions that are behind."""
         self._waiting_since = None
         self._catch_up = self._pace.idle(behind)
         if self._size is not None:
-            self._tell(self._size)
+            self._tell(batch_size.aligned(self._size, held) if held else self._size)
 
     def reads(self) -> int:
         """How many reads of the source there are now, this one among them."""
@@ -189,11 +202,12 @@ class ReadFlow:
         """Write the plan, if it is another one."""
         if self._folder is None:
             return
-        estimate = self._catch_up
+        known = CatchUp(0) if self._catch_up is None else self._catch_up
+        behind = None if self._catch_up is None else known.behind
         plan = Plan(
             self._read, tuple(self._views()), os.getpid(), int(time.time() * 1000), records,
             int(records * self._record_bytes), size.records, size.cause, size.why,
-            *((estimate.behind, estimate.reads, estimate.arrives) if estimate else ()),
+            behind, known.reads, known.arrives, size.ahead,
         )  # fmt: skip
         if records or self._told is None or replace(plan, at_ms=self._told.at_ms) != self._told:
             self._folder.write(plan)

@@ -40,6 +40,7 @@ class Plan:
     behind: int | None = None
     reads: float | None = None  # records a second
     arrives: float | None = None
+    ahead: tuple[str, ...] = ()  # partitions that get less, since they are ahead in event time
 
     @property
     def in_flight(self) -> InFlight:
@@ -163,7 +164,8 @@ def _read(path: Path) -> Plan | None:
         form = json.loads(path.read_bytes())
     except (FileNotFoundError, ValueError):
         return None
-    return Plan(**form | {"views": tuple(form["views"]), "cause": Cause(form["cause"])})
+    lists = {key: tuple(form.get(key, ())) for key in ("views", "ahead")}
+    return Plan(**form | lists | {"cause": Cause(form["cause"])})
 
 
 def _there(plan: Plan) -> bool:

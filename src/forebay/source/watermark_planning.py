@@ -11,6 +11,7 @@ import time
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
+from forebay.connectors.alignment import Alignment
 from forebay.connectors.contract import Offsets, SourceConnector
 from forebay.files import FollowedFile
 from forebay.source.watermarks import (
@@ -21,7 +22,6 @@ from forebay.source.watermarks import (
     Place,
     decide,
     event_times,
-    too_far_ahead,
     without_marks,
 )
 
@@ -64,12 +64,10 @@ class WatermarkPlanner:
         self._event_times = FollowedFile[dict[Place, int]](Path(settings.event_times), event_times, {})
 
     def before_look(self, connector: SourceConnector) -> None:
-        """Nothing is read of partitions that are too far ahead of the slowest one."""
+        """No partition is read too far ahead of the slowest one."""
         drift_ms = self._settings.drift_ms
         if drift_ms is not None:
-            connector.hold_back(
-                too_far_ahead(self._event_times.read(), connector.silence(), self._bounds, drift_ms)
-            )
+            connector.align(Alignment(drift_ms, self._settings.idle_ms, self._event_times.read()))
 
     def look(self, connector: SourceConnector, start: Offsets) -> Marks:
         """The marks for a batch that begins at `start`, after a look at what there is to read."""

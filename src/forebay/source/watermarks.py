@@ -132,19 +132,6 @@ def _lowest(marks: list[PartitionMark], silence: Silence, bounds: Bounds) -> int
     return max(known) + max(0, int(quiet_s * 1000) - bounds.idle_ms)
 
 
-def too_far_ahead(
-    newest_us: Mapping[Place, int], silence: Silence, bounds: Bounds, drift_ms: int
-) -> frozenset[Place]:
-    """The partitions whose event time is more than the drift ahead of the slowest active one. Idle ones hold nobody back."""
-    marks = {
-        (each.topic, each.partition): each.mark_ms
-        for each in decide(newest_us, silence, bounds).partitions
-        if not each.idle and each.mark_ms is not None
-    }
-    slowest = min(marks.values(), default=0)
-    return frozenset(place for place, mark_ms in marks.items() if mark_ms - slowest > drift_ms)
-
-
 @dataclass(frozen=True)
 class Marks:
     """By what the rows of a batch are judged: the watermark, and the marks of partitions that are behind it."""
