@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from forebay.catalog import Catalog
-from forebay.errors import CheckpointError, ObjectInUseError
+from forebay.errors import CheckpointError, ObjectInUseError, UnsupportedSqlError
 from forebay.files import write_whole
 from forebay.runtime.definitions import defined, view_statement
 from forebay.runtime.shared_view import END
@@ -23,6 +23,11 @@ def recover(views: Views, catalog: Catalog, name: str, *, rebuild: bool) -> list
             f"view '{name}' runs, and needs no recovery", remedy=f"to make it anew: STOP VIEW {name} first"
         )
     if rebuild:
+        if views.paths(name).member is not None:
+            raise UnsupportedSqlError(
+                f"the table of view '{name}' cannot be made anew: other members of the group add to it",
+                remedy=f"forebay recover {name}, without --rebuild, goes on where the group and the table stand",
+            )
         statement = view_statement(known.sql)
         views.check(statement)
         views.drop(name)
