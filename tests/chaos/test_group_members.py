@@ -1,6 +1,7 @@
 """Processes that share a group are frozen, killed and started again: every record is in a home, and none twice in one.
 
-A batch in flight may be in two homes: its process had it in a table when the group gave the partition to another one.
+A batch in flight may be in two homes: its process had it in a table when the group gave the partition to another one. In the
+table that all of them append to, each record is once.
 FOREBAY_CHAOS_ROUNDS sets how often it all happens (1).
 """
 
@@ -35,6 +36,7 @@ CREATE SOURCE s (id BIGINT NOT NULL, v BIGINT NOT NULL)
 FROM KAFKA (brokers = '{brokers}', topic = '{topic}', group_id = '{group}', group_mode = 'shared',
             session_timeout_ms = 6000, max_records_per_batch = {batch}) FORMAT JSON;
 CREATE MATERIALIZED VIEW plain AS SELECT id, v FROM s;
+CREATE MATERIALIZED VIEW common WITH (location = '{lake}') AS SELECT id, v FROM s;
 CREATE MATERIALIZED VIEW sums AS SELECT v % 5 AS rest, count(*) AS n FROM s GROUP BY v % 5 EMIT CHANGES;
 """
 
@@ -62,8 +64,10 @@ class Steady(threading.Thread):
 
 def rows_of(home: Path, view: str = "plain", column: str = "id") -> list[int]:
     table = paths_of(home, view).table
-    if not (table / "_delta_log").exists():
-        return []
+    return rows_in(Path(str(table)), column) if (table / "_delta_log").exists() else []
+
+
+def rows_in(table: Path, column: str = "id") -> list[int]:
     found: list[int] = DeltaTable(str(table)).to_pyarrow_table(columns=[column])[column].to_pylist()
     return found
 
@@ -83,8 +87,11 @@ def test_no_record_is_lost_when_members_join_freeze_are_killed_and_come_back(
 ) -> None:
     topic = cluster.make_topic(PARTITIONS)
     script = tmp_path / "pipeline.sql"
+    lake = tmp_path / "lake"
     script.write_text(
-        SCRIPT.format(brokers=cluster.bootstrap_servers, topic=topic, group=f"g-{topic}", batch=BATCH)
+        SCRIPT.format(
+            brokers=cluster.bootstrap_servers, topic=topic, group=f"g-{topic}", batch=BATCH, lake=lake
+        )
     )
     one, two = tmp_path / "one", tmp_path / "two"
     for home in (one, two):
@@ -129,9 +136,11 @@ def test_no_record_is_lost_when_members_join_freeze_are_killed_and_come_back(
         steady.close()
         everything = set(range(steady.sent))
         eventually(lambda: set(rows_of(one)) | set(rows_of(two)) >= everything, "all is read", 60)
+        eventually(lambda: set(rows_in(lake)) >= everything, "the table of both has all", 60)
         first.process.send_signal(signal.SIGINT)
         first.process.wait(60)
 
+    assert sorted(rows_in(lake)) == sorted(everything), "the table of both has each record once"
     in_one, in_two = Counter(rows_of(one)), Counter(rows_of(two))
     assert max(in_one.values()) == max(in_two.values()) == 1, "no home has a record twice"
     assert set(in_one) | set(in_two) == everything

@@ -299,3 +299,38 @@ def test_a_driver_that_was_held_up_writes_nothing_after_another_took_over(
     first.release()
     second.check()
     second.release()
+
+
+def test_members_of_a_group_append_to_one_table_there(s3: S3Server, cluster: Cluster, tmp_path: Path) -> None:
+    topic, group, view = cluster.make_topic(partitions=2), name("common"), name("rows")
+    lake = f"{s3.url(tmp_path.name)}/{view}/table"
+
+    def member(home: str) -> forebay.Session:
+        session = on_s3(s3, tmp_path / home)
+        options = {"group_id": group, "group_mode": "shared", "session_timeout_ms": 6000}
+        session.execute(create_source(cluster, "s", topic, "id BIGINT NOT NULL", **options))
+        session.execute(f"CREATE MATERIALIZED VIEW {view} AS SELECT id FROM s")
+        return session
+
+    def has(count: int) -> None:
+        ids = lambda: sorted(DeltaTable(lake).to_pyarrow_table()["id"].to_pylist())  # noqa: E731
+        eventually(lambda: len(ids()) >= count, f"{count} records are read", PATIENCE_S)
+        assert ids() == list(range(count)), "each once"
+
+    def is_assigned(session: forebay.Session) -> bool:
+        found = [
+            line for line in notes(session, "DESCRIBE EXTENDED SOURCE s") if line.startswith("assigned: ")
+        ]
+        return found != ["assigned: none"]
+
+    with member("one") as one:
+        cluster.produce(topic, events(range(40)))
+        has(40)
+        with member("two") as two:
+            eventually(lambda: is_assigned(one) and is_assigned(two), "each has a partition", PATIENCE_S)
+            cluster.produce(topic, events(range(40, 80)))
+            has(80)
+            dropped = two.sql(f"DROP MATERIALIZED VIEW {view}")
+            assert any(f"the table at {lake} stays" in note for note in dropped.notes)
+        cluster.produce(topic, events(range(80, 100)))
+        has(100)

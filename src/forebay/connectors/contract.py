@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
@@ -32,6 +32,9 @@ if TYPE_CHECKING:  # commands that look at a home need none of them, and they ta
 
 Offsets = dict[str, Any]
 """A position in the source as JSON: what Spark writes into its offset log. Key order is part of it."""
+
+PartitionOffsets = Mapping[tuple[str, int], int]
+"""An offset of each partition, by its topic's name and its number."""
 
 
 class ConnectorState(StrEnum):
@@ -265,10 +268,17 @@ class GroupShare(ABC):
         """
 
     @abstractmethod
-    def join(self, folder: Path, position: Callable[[], Offsets | None], reads: Callable[[], bool]) -> None:
+    def join(
+        self,
+        folder: Path,
+        position: Callable[[], Offsets | None],
+        reads: Callable[[], bool],
+        added: Callable[[PartitionOffsets], PartitionOffsets] = lambda at: at,
+    ) -> None:
         """On the driver: be a member of the group, if it is not one already, as soon as the planner has looked. Returns at once.
 
-        `position` is what the checkpoint has, `reads` whether a query plans batches now.
+        `position` is what the checkpoint has, `reads` whether a query plans batches now. `added` says where partitions
+        go on that the group has up to these offsets: tables may have more of them already.
         """
 
     @abstractmethod
@@ -285,6 +295,23 @@ class GroupShare(ABC):
     @abstractmethod
     def narrowed(self, target: Offsets) -> Offsets:
         """What of a target this process reads now."""
+
+    @abstractmethod
+    def topic_ids(self, position: Offsets) -> Mapping[str, str]:
+        """What tells each topic of a position from one of its name before or after it."""
+
+    @abstractmethod
+    def going_on(
+        self,
+        position: Offsets,
+        end: Offsets,
+        planned: Iterable[tuple[str, int, int, int]],
+        taken: Iterable[tuple[str, int, int, int]],
+    ) -> Offsets:
+        """Where a view goes on that stood at `position` and was to get what is planned, of which others have added a part.
+
+        `end` is where the batch ends that it was planned for. On the disk when this returns: the view does not get that part from here.
+        """
 
     @abstractmethod
     def lines(self) -> list[str]:

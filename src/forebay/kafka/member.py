@@ -26,6 +26,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message
 
 from forebay import threads
 from forebay.backoff import Backoff
+from forebay.connectors.contract import PartitionOffsets
 from forebay.errors import AuthError, CommitError, ForebayError, PartitionsLostError
 from forebay.kafka.callbacks import called_back
 from forebay.kafka.consumers import commit_offsets, leave_group
@@ -74,7 +75,8 @@ class GroupFacts:
 class GroupMember:
     """Of one source in one process. `position` is what the checkpoint has; `reads` whether a query plans batches now.
 
-    `beginning` says where partitions begin that the group has no offset of. It runs until it is closed.
+    `beginning` says where partitions begin that the group has no offset of; `added`, how far tables have partitions that
+    the group has up to these offsets. It runs until it is closed.
     """
 
     def __init__(
@@ -86,8 +88,10 @@ class GroupMember:
         position: Callable[[], KafkaPosition | None],
         reads: Callable[[], bool],
         on_rebalance: Callable[[str], None] = lambda what: None,
+        added: Callable[[PartitionOffsets], PartitionOffsets] = lambda at: at,
     ) -> None:
         self._on_rebalance = on_rebalance
+        self._added = added
         self._options = options
         self._folder = folder
         self._topics = list(topics)
@@ -260,7 +264,7 @@ class GroupMember:
         if not keys or time.monotonic() < self._asked.until:
             return
         try:
-            at = self._group_offsets(consumer, keys)
+            at = self._added(self._group_offsets(consumer, keys))
         except (KafkaException, ForebayError) as error:
             text = error.message if isinstance(error, ForebayError) else error.args[0].str()
             self._note(error=f"where the group stands is not known: {text}")

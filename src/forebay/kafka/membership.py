@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
-from forebay.connectors.contract import GroupShare, Offsets
+from forebay.connectors.contract import GroupShare, Offsets, PartitionOffsets
 from forebay.kafka.admin import Cluster, partitions_of
 from forebay.kafka.beginning import Beginning
 from forebay.kafka.member import GroupFacts, GroupMember
-from forebay.kafka.offsets import KafkaPosition, Span
+from forebay.kafka.offsets import KafkaPosition, Range, Span
 from forebay.kafka.partitions import TopicPartition
-from forebay.kafka.share import Assignment, ShareFolder
+from forebay.kafka.share import Assignment, ShareFolder, past
 from forebay.options import Options
 
 
@@ -32,7 +33,13 @@ class Membership(GroupShare):
     def follow(self, folder: Path) -> None:
         self.folder = ShareFolder(folder)
 
-    def join(self, folder: Path, position: Callable[[], Offsets | None], reads: Callable[[], bool]) -> None:
+    def join(
+        self,
+        folder: Path,
+        position: Callable[[], Offsets | None],
+        reads: Callable[[], bool],
+        added: Callable[[PartitionOffsets], PartitionOffsets] = lambda at: at,
+    ) -> None:
         if self._member is not None:
             if self._member.alive:
                 return
@@ -54,6 +61,7 @@ class Membership(GroupShare):
             stands,
             reads,
             lambda what: self.on_rebalance(what),
+            added,
         )
 
     def look(self) -> bool:
@@ -121,6 +129,24 @@ class Membership(GroupShare):
         return KafkaPosition(
             {key: at for key, at in position.next.items() if key in ours}, position.ids
         ).to_json()
+
+    def topic_ids(self, position: Offsets) -> Mapping[str, str]:
+        return KafkaPosition.from_json(position).ids
+
+    def going_on(
+        self,
+        position: Offsets,
+        end: Offsets,
+        planned: Iterable[tuple[str, int, int, int]],
+        taken: Iterable[tuple[str, int, int, int]],
+    ) -> Offsets:
+        assert self.folder is not None
+        ranges, found = [Range(*each) for each in planned], [Range(*each) for each in taken]
+        here, ids = KafkaPosition.from_json(position), KafkaPosition.from_json(end).ids
+        following, beyond = past(replace(here, ids={**here.ids, **ids}), ranges, found)
+        for item in beyond:
+            self.folder.add_elsewhere({(item.topic, item.partition): (item.start, item.end)})
+        return following.to_json()
 
     def metrics(self) -> dict[str, float]:
         return {

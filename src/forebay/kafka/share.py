@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from forebay.files import FollowedFile, make_folder, write_whole
-from forebay.kafka.offsets import KafkaPosition, Span
+from forebay.kafka.offsets import KafkaPosition, Range, Span, without
 from forebay.kafka.partitions import TopicPartition
 
 
@@ -137,6 +137,26 @@ class ShareFolder:
 
     def mark_seen(self, number: int) -> None:
         write_whole(self.root / "seen", str(number).encode(), durable=False)
+
+
+def past(
+    position: KafkaPosition, planned: Sequence[Range], taken: Sequence[Range]
+) -> tuple[KafkaPosition, list[Range]]:
+    """Where to go on without what is taken of what was planned; and what of that lies further on.
+
+    What comes first is jumped over by the position, so that nobody else here has to leave it out.
+    """
+    following, beyond = dict(position.next), list[Range]()
+    for key in {(item.topic, item.partition) for item in taken}:
+        ours = [item for item in planned if (item.topic, item.partition) == key]
+        theirs = [item for item in taken if (item.topic, item.partition) == key]
+        left = [
+            piece for item in ours for piece in without(item, [(each.start, each.end) for each in theirs])
+        ]
+        at = min((piece.start for piece in left), default=max(item.end for item in ours))
+        following[key] = max(at, following.get(key, 0))
+        beyond += [item for item in theirs if item.start > at]
+    return replace(position, next=following), beyond
 
 
 def joined(spans: Iterable[Span]) -> list[Span]:

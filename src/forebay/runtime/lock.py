@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 class ViewLock:
     """Held by the process that runs a view, or that is about to drop it.
 
-    Where its tables are not in the home, another home may have them, too: a lock or a lease beside the table is held as well.
+    Where its tables are not in the home, another home may have them, too: a lock or a lease beside the table is held as well,
+    unless the table is one that all members of a group append to.
     """
 
     def __init__(self, view: str, paths: ViewPaths) -> None:
@@ -39,7 +40,7 @@ class ViewLock:
         self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._take(self._path)
         try:
-            if self._paths.elsewhere:
+            if self._paths.elsewhere and self._paths.member is None:
                 self._take_table(self._paths.table)
                 settle_owner(self._view, self._paths)
         except BaseException:

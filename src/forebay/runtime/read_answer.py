@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from forebay.runtime.task_accounts import TaskAccount
-from forebay.source.accounts import Account
+from forebay.source.accounts import Account, Span, joined_spans
 from forebay.source.budget import InFlight
 from forebay.source.key_marks import KeyMarks
 from forebay.source.outlets import FILE, GROUPS, LATE, LATE_FILE
@@ -39,6 +39,10 @@ class BatchAnswer:
             if view in task.views:
                 total.add(task.account)
         return total
+
+    def spans_of(self, view: str) -> list[Span]:
+        """Which records these were."""
+        return joined_spans(span for task in self.accounts if view in task.views for span in task.spans)
 
     def read(self) -> InFlight:
         """All that the tasks fetched."""

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING
 
 from forebay import sql
 from forebay.catalog import Catalog, Definition
-from forebay.errors import CheckpointError, ObjectInUseError
+from forebay.errors import CheckpointError, ObjectInUseError, UnsupportedSqlError
 from forebay.files import write_whole
 from forebay.runtime.definitions import defined, view_statement
 from forebay.runtime.shared_view import END
-from forebay.runtime.view_places import adopt_place
 
 if TYPE_CHECKING:
     from forebay.runtime.query import RunningQuery
@@ -28,6 +27,11 @@ def recover(views: Views, catalog: Catalog, name: str, *, rebuild: bool) -> list
             f"view '{name}' runs, and needs no recovery", remedy=f"to make it anew: STOP VIEW {name} first"
         )
     if rebuild:
+        if views.paths(name).member is not None:
+            raise UnsupportedSqlError(
+                f"the table of view '{name}' cannot be made anew: other members of the group add to it",
+                remedy=f"forebay recover {name}, without --rebuild, goes on where the group and the table stand",
+            )
         statement = view_statement(known.sql)
         views.check(statement)
         views.drop(name)
@@ -44,11 +48,7 @@ def create_or_adopt(views: Views, catalog: Catalog, statement: sql.CreateView) -
     """CREATE MATERIALIZED VIEW. In a session that adopts, a table that is at the place of a new view is its own, of a home
     that is lost: the view goes on where that table stands."""
     name, paths = statement.name, views.paths(statement.name)
-    if (
-        not views.adopting
-        or catalog.get(name) is not None
-        or not adopt_place(paths, statement, views.storage)
-    ):
+    if not views.adopting or catalog.get(name) is not None or not views.places.adopt(paths, statement):
         return views.create(statement)
     text = sql.to_sql(replace(statement, if_not_exists=False, or_replace=False))
     catalog.put(Definition(name, "view", text, int(time.time() * 1000), {"adopted": True}))

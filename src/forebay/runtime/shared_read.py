@@ -26,7 +26,7 @@ from pyspark.sql import DataFrame
 
 from forebay import threads
 from forebay.catalog import Catalog, EventKind, QueryState
-from forebay.connectors.contract import Offsets, SourceConnector
+from forebay.connectors.contract import Offsets, PartitionOffsets, SourceConnector
 from forebay.deadletter.policy import SourceFolder
 from forebay.errors import ForebayError, NotSharedError, QueryFailedError, StorageError, from_text
 from forebay.files import make_folder, write_whole
@@ -48,6 +48,7 @@ from forebay.source.batch_size import Cause
 from forebay.source.budget import InFlight
 from forebay.source.flow_folder import ALL, ASIDE, FlowFolder, Plan, view_read
 from forebay.source.serving import Participant, ReadState
+from forebay.views.common_table import OffsetsTakenError
 
 log = logging.getLogger("forebay.read")
 
@@ -152,6 +153,9 @@ class SharedRead(StreamRun):
         self._frame = frame
         self._serving = threading.RLock()  # nobody comes or goes while a batch is kept
         self._kept: dict[int, list[tuple[SharedView, Offsets, int]]] = {}  # by batch: to be announced
+        self._partly = (
+            -1
+        )  # the last batch of which a table has a part: the next one brings the rest, and the group waits
         make_folder(paths.root, 0o700)
         self._begins: Offsets | None = None
         if checkpoints.exists(self.checkpoint) and paths.start.exists():
@@ -242,7 +246,22 @@ class SharedRead(StreamRun):
     def _join_group(self) -> None:
         assert self._share is not None
         self._share.on_rebalance = self._on_rebalance
-        self._share.join(self.paths.share, self._checkpointed, self.is_active)
+        self._share.join(self.paths.share, self._checkpointed, self.is_active, self._added)
+
+    def _added(self, at: PartitionOffsets) -> PartitionOffsets:
+        """How far all tables here have partitions: a member that was killed may have added more than it committed.
+
+        It saves reading what no table takes. A view that is yet to come, or to come back, may want what the others have.
+        """
+        views = list(self.views.values())
+        if self._checkpointed() is None or {view.name for view in views} != self.known:
+            return at
+        try:
+            found = [view.added(at) for view in views]
+            return {key: min(each[key] for each in found) for key in at} if found else at
+        except Exception as error:  # it is found out later, by each table
+            log.warning("%s: how far tables are is not known: %s", self.what, error)
+            return at
 
     def _on_rebalance(self, what: str) -> None:
         try:
@@ -295,12 +314,23 @@ class SharedRead(StreamRun):
             served = [view for view in self.views.values() if self._is_for(view, answer)]
             late: dict[str, int] = {}
             failed = self._keep(served, answer, query_id, batch, late)
+            again = {
+                name: self._going_on(name, answer, why)
+                for name, why in failed.items()
+                if isinstance(why, OffsetsTakenError) and name in self.views
+            }
+            failed = {name: why for name, why in failed.items() if name not in again}
+            self._partly = batch if again else self._partly
             took_ms = int((time.monotonic() - began) * 1000)
-            kept = [view for view in served if view.name in self.views and view.name not in failed]
+            kept = [
+                view
+                for view in served
+                if view.name in self.views and view.name not in failed and view.name not in again
+            ]
             self._count(kept, answer, batch, late, took_ms)
             for view in kept:
                 view.position = answer.header.end
-            self._settle(kept, failed, answer)
+            self._settle(kept, failed, again, answer)
             hand_on(self._folder, self.paths.health, answer.accounts)
             watermarks.remember(self.paths.event_times, newest_times(answer.accounts))
             if self.keyed is not None:
@@ -354,6 +384,13 @@ class SharedRead(StreamRun):
                 self._set_aside(self.views[name], thread, answer, failed)
         return failed
 
+    def _going_on(self, name: str, answer: BatchAnswer, taken: OffsetsTakenError) -> Offsets:
+        """Where a view goes on whose table has a part of the batch from another member of the group."""
+        assert self._share is not None
+        log.info("%s: view '%s': %s; it is left out", self.what, name, taken)
+        header = answer.header
+        return self._share.going_on(header.served[name], header.end, answer.spans_of(name), taken.spans)
+
     def _set_aside(
         self,
         view: SharedView,
@@ -372,11 +409,15 @@ class SharedRead(StreamRun):
         def come_back() -> None:
             thread.join()
             self.flows[self.source].forget(aside, os.getpid())
-            if view.name in failed:
-                view.fail(_as_error(view, failed[view.name]))
+            why = failed.get(view.name)
+            if why is not None and not isinstance(why, OffsetsTakenError):
+                view.fail(_as_error(view, why))
             elif view.state is QueryState.RETRYING and not self._stopping.is_set():
-                view.position = later_of_table(self._connector, self.checkpoint, view, position)
-                view.count_up_to_here(self._catalog)
+                if isinstance(why, OffsetsTakenError):
+                    view.position = self._going_on(view.name, answer, why)
+                else:
+                    view.position = later_of_table(self._connector, self.checkpoint, view, position)
+                    view.count_up_to_here(self._catalog)
                 self.add(view, view.position)
 
         threads.start(
@@ -435,10 +476,17 @@ class SharedRead(StreamRun):
         self,
         kept: list[SharedView],
         failed: Mapping[str, str | Exception],
+        again: Mapping[str, Offsets],
         answer: BatchAnswer,
     ) -> None:
-        """Who joined stands where the read stands; who failed stands where this batch began for it, and is served no more."""
+        """Who joined stands where the read stands; who failed stands where this batch began for it, and is served no more.
+
+        `again` are those that the next batch brings what this one did not, from where on.
+        """
         state = self._state
+        for name, position in again.items():
+            self.views[name].position = position
+            state = state.with_view(Participant(self.views[name].served(), position))
         for view in kept:
             if state.views[view.name].position is not None:
                 joined = replace(state.views[view.name], position=None)
@@ -468,7 +516,8 @@ class SharedRead(StreamRun):
                     held.enter_context(view.changed)
                 for view, end, records in announced:
                     self._announce(view, end, records, report)
-                on_checkpoint(self.source, report.batch, ends.get(self.source, {}))
+                if report.batch != self._partly:
+                    on_checkpoint(self.source, report.batch, ends.get(self.source, {}))
         if latest is not None:
             for view in list(self.views.values()):
                 with view.changed:

@@ -106,9 +106,8 @@ class SharedReads:
                 remedy="give each process that shares a group a home of its own: --home",
             )
         position = self._position(view, shared)
-        # Of a view that groups, the table may be behind what it is made of.
-        if position is None and (view.table.open().version() > 0 or view.recorded_end() is not None):
-            position = self._recovered(view)
+        if position is None and view.has_batches():
+            position = self._recovered(view, start)
         position = position or start
         view.starts = {view.source: start}
         view.position = position
@@ -128,9 +127,11 @@ class SharedReads:
             return
         self._join(shared, view, position)
 
-    def _recovered(self, view: SharedView) -> Offsets:
+    def _recovered(self, view: SharedView, start: Offsets) -> Offsets:
         """Where the table says that it stands. Nobody takes its word unasked: it may be an old copy."""
         position = view.recorded_end()
+        if position is None and view.paths.member is not None:
+            position = start  # the group says where to go on, and the table what it has
         if view.name not in self.recovering:
             raise gone(view.name, recoverable=position is not None)
         if position is None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from forebay.backoff import Backoff
 from forebay.catalog import Catalog, QueryState, Totals
-from forebay.connectors.contract import Offsets, SourceConnector
+from forebay.connectors.contract import Offsets, PartitionOffsets, SourceConnector
 from forebay.errors import CheckpointError, ForebayError
 from forebay.program import Program, output_schema
 from forebay.runtime.counting import BatchToCount, recount
@@ -89,6 +89,14 @@ class SharedView(LiveRun):
     @abstractmethod
     def last_batch(self, query_id: str) -> int | None:
         """The newest batch of a query that the table has."""
+
+    def added(self, at: PartitionOffsets) -> PartitionOffsets:
+        """Up to where its table has partitions from these offsets on, by whoever added them. For any thread."""
+        return at
+
+    def has_batches(self) -> bool:
+        """Whether its table has any of this home. Of a view that groups, the table may be behind what it is made of."""
+        return bool(self.table.open().version() > 0) or self.recorded_end() is not None
 
     @abstractmethod
     def recorded_end(self) -> Offsets | None:

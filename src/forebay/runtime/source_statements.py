@@ -100,17 +100,26 @@ class SourceStatements:
             raise unknown(statement.kind, statement.name, names)
         with self._lock:
             if statement.kind == "view":
+                notes = self._left(statement.name)
                 self._views.drop(statement.name)
-                return Result(done=f"view {statement.name} dropped")
+                return Result(done=f"view {statement.name} dropped", notes=notes)
             views = self._views.over(statement.name)
             if views and not statement.cascade:
                 raise ObjectInUseError(
                     f"source '{statement.name}' is read by {', '.join(views)}",
                     remedy=f"DROP SOURCE {statement.name} CASCADE drops them too",
                 )
+            notes = [note for view in views for note in self._left(view)]
             for view in views:
                 self._views.drop(view)
             self._forget(statement.name)
             self._sources.drop(statement.name)
         dropped = "".join(f", view {view} too" for view in views)
-        return Result(done=f"source {statement.name} dropped{dropped}")
+        return Result(done=f"source {statement.name} dropped{dropped}", notes=notes)
+
+    def _left(self, view: str) -> list[str]:
+        """What DROP does not remove."""
+        paths = self._views.paths(view)
+        if paths.member is None:
+            return []
+        return [f"note: the table at {paths.table} stays: other members of the group may add to it"]

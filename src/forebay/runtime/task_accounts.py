@@ -13,7 +13,7 @@ from forebay.deadletter.limiter import Bucket, SharedLimiter
 from forebay.deadletter.policy import SourceFolder
 from forebay.errors import TooManyErrorsError
 from forebay.source import event_times
-from forebay.source.accounts import Account, ByName, from_form
+from forebay.source.accounts import Account, ByName, Span, from_form
 from forebay.source.treatment import Place
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ class TaskAccount:
     )  # the greatest of each partition, in microseconds
     loan: str = ""  # whose letters were lent to it
     traced: Sequence[TracedRecord] = ()  # some of the records that carry a trace
+    spans: Sequence[Span] = ()  # what it read
 
     @staticmethod
     def of(form: Mapping[str, Any]) -> TaskAccount:
@@ -49,6 +50,7 @@ class TaskAccount:
             event_times.from_form(form),
             form.get("loan", ""),
             [TracedRecord(*each) for each in form.get("traced", ())],
+            [Span(*span) for span in form.get("spans", ())],
         )
 
 

@@ -28,6 +28,7 @@ from forebay.errors import (
 from forebay.program import Program, Selecting, output_schema
 from forebay.runtime import changelog, checkpoints, late_tables, late_views
 from forebay.runtime.closing_view import ClosingView
+from forebay.runtime.common_view import row_view
 from forebay.runtime.definitions import changes_of_view, table_of_view, view_statement
 from forebay.runtime.following_tables import Publishing
 from forebay.runtime.group_checks import GroupChecks
@@ -37,13 +38,13 @@ from forebay.runtime.lock import ViewLock
 from forebay.runtime.query import RunningQuery
 from forebay.runtime.recovery import take_word_of_table
 from forebay.runtime.shared_reads import REPORT_S, SharedReads
-from forebay.runtime.shared_view import RowView, SharedView
+from forebay.runtime.shared_view import SharedView
 from forebay.runtime.sources import Sources, check_name
 from forebay.runtime.spark_refusals import refused, registered, temporary_names
 from forebay.runtime.state_server import StateServer
 from forebay.runtime.status import views_over
 from forebay.runtime.stream_run import StreamRun
-from forebay.runtime.view_places import settle_place
+from forebay.runtime.view_places import ViewPlaces
 from forebay.runtime.view_starts import ViewStarts
 from forebay.source.flow_folder import view_read
 from forebay.source.needed import adds_up_alike, needed_columns, returns
@@ -73,7 +74,7 @@ class Views:
         adopting: bool = False,
     ) -> None:
         self.home = home
-        self.storage = storage  # where tables of new views are, if not in the home
+        self.places = ViewPlaces(storage, catalog, sources)
         self.adopting = adopting  # whether what is there already is a new view's own
         self._catalog = catalog
         self._sources = sources
@@ -109,6 +110,7 @@ class Views:
         if known is not None and known.kind != "view":
             raise ObjectExistsError(f"'{statement.name}' is a {known.kind}", remedy="choose another name")
         if known is not None and statement.or_replace and known.sql != text:
+            self.places.check_replaced(self.paths(statement.name), statement)
             self.check(statement)
             self.drop(statement.name)
             known = None
@@ -176,7 +178,7 @@ class Views:
     def _start(self, statement: sql.CreateView, *, is_new: bool, text: str) -> list[str]:
         program = self._shared_program(statement)
         if is_new:
-            settle_place(self.paths(statement.name), statement, self.storage)
+            self.places.settle(self.paths(statement.name), statement, program)
         if program is not None:
             return self._start_shared(statement, program, is_new=is_new, text=text)
         options = VIEW.bind({key: value.text for key, value in statement.options.items()})
@@ -330,7 +332,7 @@ class Views:
         view: SharedView
         self._check_late(statement, plan, program)
         if isinstance(program, Selecting):
-            view = RowView(*what)
+            view = row_view(*what, query=sql.query_text(statement.query))
         else:
             about = {
                 "late": late_views.target_of(statement.late, paths),
@@ -347,7 +349,7 @@ class Views:
         view.lock.acquire()
         self._sources.settle(source)
         try:
-            if is_new and (paths.table / "_delta_log").exists():
+            if is_new and paths.member is None and (paths.table / "_delta_log").exists():
                 raise CheckpointError(
                     f"there is a table of a view '{statement.name}' that the catalog does not know",
                     remedy=f"if it is not wanted any more, remove {paths.root}",

@@ -137,7 +137,7 @@ def to_form(split: Split, account: Account) -> dict[str, Any]:
 def find(folder: Path, wanted: Iterable[Split]) -> FoundAccounts:
     """What the files in a folder say about the records of some splits, whoever read them in which splits."""
     splits = list(wanted)
-    spans = _joined(Span(*span) for split in splits for span in split.spans())
+    spans = joined_spans(Span(*span) for split in splits for span in split.spans())
     total, taken, files = Account(), list[Span](), list[Path]()
     for path, form in sorted(_forms(folder), key=lambda each: -each[1]["written"]):
         about = [Span(*span) for span in form["spans"]]
@@ -176,12 +176,12 @@ def from_form(form: Mapping[str, Any]) -> Account:
     )  # fmt: skip
 
 
-def _joined(spans: Iterable[Span]) -> list[Span]:
-    """Those that touch as one: a large range may be cut into several splits."""
+def joined_spans(spans: Iterable[Span]) -> list[Span]:
+    """The same records in as few spans as possible, in order: a large range may be cut into several splits."""
     found: list[Span] = []
     for each in sorted(spans):
-        if found and found[-1][:2] == each[:2] and found[-1].end == each.start:
-            found[-1] = found[-1]._replace(end=each.end)
+        if found and found[-1][:2] == each[:2] and found[-1].end >= each.start:
+            found[-1] = found[-1]._replace(end=max(found[-1].end, each.end))
         else:
             found.append(each)
     return found

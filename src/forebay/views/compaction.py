@@ -18,7 +18,7 @@ from forebay.files import persist
 from forebay.object_path import TablePath, parquet_file
 from forebay.source.file_statistics import FileStatistics
 from forebay.source.parquet_file import writer_of
-from forebay.views.delta_entry import added, removed, write_entry
+from forebay.views.delta_entry import added, removed, write_beside_others, write_entry
 from forebay.views.merged import MergedFiles
 
 FAN = 8
@@ -81,10 +81,18 @@ def data_files(table: DeltaTable) -> list[DataFile]:
     ]
 
 
-def merge(folder: TablePath, table: DeltaTable, files: Sequence[DataFile], merged: MergedFiles) -> None:
+def merge(
+    folder: TablePath,
+    table: DeltaTable,
+    files: Sequence[DataFile],
+    merged: MergedFiles,
+    *,
+    others_append: bool = False,
+) -> None:
     """Replace these files by one. The commit says that no row has changed, so no subscriber sees one.
 
-    `table` is as of its newest version, and is not afterwards. FileExistsError if somebody else has made a newer one.
+    `table` is as of its newest version, and is not afterwards. FileExistsError if somebody else has made a newer one, and
+    if others append, one that did not only append.
     """
     schema = pa.schema(table.schema().to_arrow())
     name = f"part-merged-{uuid.uuid4()}.parquet"
@@ -104,7 +112,10 @@ def merge(folder: TablePath, table: DeltaTable, files: Sequence[DataFile], merge
         [footer] = written
         actions = [added(name, size, statistics.to_json(schema, footer), changes=False)]
         actions += [removed(file.path, file.size, changes=False) for file in files]
-        write_entry(folder, table.version() + 1, actions, {})
+        if others_append:
+            write_beside_others(folder, table.version(), actions)
+        else:
+            write_entry(folder, table.version() + 1, actions, {})
     except BaseException:
         (folder / name).unlink(missing_ok=True)
         merged.forget(name)

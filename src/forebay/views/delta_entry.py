@@ -2,7 +2,7 @@
 
 deltalake's own transaction, and the look for what it has just written, take ten milliseconds of CPU time a batch and table:
 with ten views that is most of what a small batch costs. It has no place for deletion vectors, either. What is here is the
-part of the protocol that a table with a single writer needs; deltalake reads it, sums it up and does all the rest.
+part of the protocol that a table needs which is appended to; deltalake reads it, sums it up and does all the rest.
 """
 
 from __future__ import annotations
@@ -59,6 +59,22 @@ def write_entry(
     finally:
         draft.unlink(missing_ok=True)
     sync(log)
+
+
+def write_beside_others(table: TablePath, version: int, actions: Sequence[Mapping[str, Any]]) -> None:
+    """Make a version after this one, of a table that others append to. FileExistsError if one of them did more than that.
+
+    What was worked out of `version` holds as long as files have only come since.
+    """
+    while True:
+        try:
+            write_entry(table, version + 1, actions, {})
+            return
+        except FileExistsError:
+            others = [json.loads(line) for line in entry_of(table, version + 1).read_text().splitlines()]
+            if any(kind not in ("commitInfo", "txn", "add") for action in others for kind in action):
+                raise
+            version += 1
 
 
 def _create(entry: ObjectPath, data: bytes) -> None:

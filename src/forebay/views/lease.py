@@ -45,11 +45,11 @@ class LeaseHolder:
 
 
 class TableLease:
-    """Of the view of one table."""
+    """Of the view of one table. `name` is that of the object."""
 
-    def __init__(self, view: str, table: ObjectPath, home: Path) -> None:
+    def __init__(self, view: str, table: ObjectPath, home: Path, name: str = "lease.json") -> None:
         self._view = view
-        self._path = table / OWN / "lease.json"
+        self._path = table / OWN / name
         self._clock = table / OWN / f"clock-{os.getpid()}"
         self._home = home
         self._mine: LeaseHolder | None = None

@@ -56,7 +56,12 @@ class ViewPaths:
         """Whether its tables have another place than the home."""
         return bool(self._elsewhere)
 
-    def put(self, location: str | None, storage: str | None, name: str) -> None:
+    @property
+    def member(self) -> str | None:
+        """Of a table that all members of a group append to (`common_table.py`): the name of this home among them."""
+        return self._elsewhere.get("member")
+
+    def put(self, location: str | None, storage: str | None, name: str, member: str | None = None) -> None:
         """Settle where the tables of a new view are: at its own location, or below the storage of the session."""
         place = place_of(location, storage, name)
         assert place is not None
@@ -66,15 +71,18 @@ class ViewPaths:
         else:
             found = {each: place / each for each in ("table", "groups", "late")}
         make_folder(self.root, 0o700)
-        write_whole(self._location, json.dumps({each: str(path) for each, path in found.items()}).encode())
+        form = {each: str(path) for each, path in found.items()}
+        if member is not None:
+            form["member"] = member
+        write_whole(self._location, json.dumps(form).encode())
 
     def forget_place(self) -> None:
         """As if it had never been put anywhere."""
         self._location.unlink(missing_ok=True)
 
     def remove_elsewhere(self) -> None:
-        """The tables that are not in the home. StorageError."""
-        if self.elsewhere:
+        """The tables that are not in the home, but for one that others append to. StorageError."""
+        if self.elsewhere and self.member is None:
             for place in (self.groups, self.late, self.table):
                 remove_table(place)
 

@@ -58,18 +58,20 @@ class ViewTable:
     def exists(self) -> bool:
         return bool(DeltaTable.is_deltatable(str(self.path)))
 
-    def create(self, schema: pa.Schema) -> None:
-        """Make an empty table. The change feed is on, so that a subscriber sees updates as such."""
+    def create(self, schema: pa.Schema, more: Mapping[str, str] | None = None) -> None:
+        """Make an empty table, with these properties besides. The change feed is on, so that a subscriber sees updates as such."""
         make_folder(self.path)
         DeltaTable.create(
             str(self.path),
-            schema=_nullable(schema),
+            schema=nullable(schema),
             # Bounds of every column are kept, however many there are: `least` asks for one of the last.
             configuration={
                 "delta.enableChangeDataFeed": "true",
                 "delta.dataSkippingNumIndexedCols": "-1",
                 **PROPERTIES,
+                **(more or {}),
             },
+            raise_if_key_not_exists=False,
         )
         self.persist()
 
@@ -81,7 +83,7 @@ class ViewTable:
         self._begin()
         table = self.open()
         known = {field.name: field.type for field in table.schema().fields}
-        wanted = Schema.from_arrow(_nullable(schema)).fields
+        wanted = Schema.from_arrow(nullable(schema)).fields
         new = [field for field in wanted if known.get(field.name) != field.type]
         if new:
             table.alter.add_columns(new)
@@ -209,7 +211,7 @@ class ViewTable:
             write_entry(self.path, version, actions, about, [(query, batch)])
         self._durable = self._written = version
         self._newest = query, batch
-        self._tidy_aside(len(written), sum_up=version % _checkpoint_every() == 0)
+        self._tidy_aside(len(written), sum_up=version % checkpoint_every() == 0)
         return sum(int(json.loads(stats)["numRecords"]) for _, _, stats in written)
 
     def merge(
@@ -369,7 +371,7 @@ class ViewTable:
         return list(self.open().file_uris())
 
 
-def _checkpoint_every() -> int:
+def checkpoint_every() -> int:
     return int(PROPERTIES.get("delta.checkpointInterval", "100"))
 
 
@@ -382,7 +384,7 @@ def _properties(query: str, batch: int, metadata: Mapping[str, str] | None = Non
     return CommitProperties(custom_metadata=said, app_transactions=[Transaction(query, batch)])
 
 
-def _nullable(schema: pa.Schema) -> pa.Schema:
+def nullable(schema: pa.Schema) -> pa.Schema:
     return pa.schema([field.with_nullable(True) for field in schema])
 
 

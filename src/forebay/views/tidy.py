@@ -51,10 +51,11 @@ class TableSize:
 
 
 class Tidier:
-    """Of one table, used by its single writer between batches."""
+    """Of one table, used between batches by its single writer, or by one at a time of those who append to it."""
 
-    def __init__(self, table: TablePath, retention_s: float) -> None:
+    def __init__(self, table: TablePath, retention_s: float, *, others_append: bool = False) -> None:
         self._path = table
+        self._others_append = others_append
         self._retention_ms = int(retention_s * 1000)
         self._versions = Versions(table)
         # Files since the last step; a process that has just begun does not know. Tables that get their batches together do
@@ -97,7 +98,7 @@ class Tidier:
         began = time.monotonic()
         files = compaction.data_files(table)
         while (due := compaction.due(files)) and time.monotonic() - began < BUDGET_S:
-            compaction.merge(self._path, table, due, self._versions.merged)
+            compaction.merge(self._path, table, due, self._versions.merged, others_append=self._others_append)
             persist()
             files = compaction.data_files(table)
         return files
