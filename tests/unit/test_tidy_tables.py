@@ -28,6 +28,7 @@ from pyspark.sql import types as t
 
 from forebay import threads
 from forebay.errors import ChangesGoneError, OptionValueError
+from forebay.source import parquet_file
 from forebay.source.parquet_file import ParquetFile
 from forebay.source.spark_types import from_spark
 from forebay.views import compaction, merged, tidy, versions
@@ -126,6 +127,21 @@ def test_numbers_and_times_are_written_without_the_dictionary_that_makes_them_la
     pq.write_table(numbers, tmp_path / "default.parquet", compression="zstd")
     assert written.size * 2 < (tmp_path / "default.parquet").stat().st_size
     assert pq.read_table(tmp_path / written.path).equals(numbers)
+
+
+@pytest.mark.parametrize("closed", [True, False])
+def test_a_file_of_a_task_that_failed_is_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, closed: bool
+) -> None:
+    monkeypatch.setattr(parquet_file, "ROWS", 1)  # written as soon as there is a row
+    file = ParquetFile(tmp_path, "part")
+    file.add(rows(1).to_batches()[0])
+    if closed:
+        file.close()
+    assert len(list(tmp_path.iterdir())) == 1
+    file.discard()
+    assert list(tmp_path.iterdir()) == []
+    ParquetFile(tmp_path, "part").discard()
 
 
 @pytest.mark.usefixtures("often")

@@ -476,8 +476,15 @@ class Views:
         """Run all views that rest; returns what happened. The brokers are asked once for each source, and each read begins
         with all its views.
         """
-        with self._groups.once(), self._reads.together():
-            return [self.start(name) for name in self.resting()]
+        names = self.resting()
+        try:
+            with self._groups.once(), self._reads.together():
+                return [self.start(name) for name in names]
+        except BaseException:
+            for name in names:  # those of a read that could not be started rest again
+                if name in self.running and self.running[name].state is QueryState.FAILED:
+                    del self.running[name]
+            raise
 
     def stop(self, name: str) -> str:
         """STOP VIEW: finish the batch in flight and run the view no more, also when all are started."""
