@@ -201,6 +201,8 @@ def test_a_replay_is_stopped_while_it_runs_and_a_selection_replayed_and_discarde
     visit.shoot("replay-stopped")
     [status, *_] = made.backend.desk.jobs()
     assert 0 < status.sent < 30
+    # Each has a new letter in this list, which must not move while some are picked.
+    expect(running).to_contain_text(f"{status.sent} failed again")
     assert ("stop replay", "done") in {(each.action, each.outcome) for each in made.backend.audit()}
     boxes = page.locator(".grid tbody .pick input")
     for place in range(2):

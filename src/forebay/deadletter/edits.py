@@ -82,6 +82,8 @@ class Edits:
             made.append(json_repair(change, always=patch is not None))
         if patch is not None:
             made.append(merge_patch(patch))
+        if not made:
+            raise OptionValueError("there is neither a patch nor a replacement", option="patch")
         return _through_json(_one_after_another(made), self.payloads)
 
     def _check_shown(self, field: str) -> None:
