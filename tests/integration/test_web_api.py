@@ -11,6 +11,7 @@ import httpx
 import pytest
 import sessions
 from dashboards import HOSTILE, Pipeline, pipeline
+from made_up_requests import ask_everything
 from support import Cluster
 from typer.testing import CliRunner
 from waiting import eventually
@@ -179,3 +180,21 @@ def test_errors_of_a_pipeline_that_a_command_is_attached_to_are_its_own(
     assert isinstance(attached(dashboard, "tail", "nobody").exception, UnknownObjectError)
     away = CliRunner().invoke(app, ["show", "sources", "--attach", "http://127.0.0.1:9"])
     assert isinstance(away.exception, AttachError)
+
+
+def test_no_request_about_letters_that_are_there_is_answered_with_500(
+    dashboard: Dashboard, made: Pipeline
+) -> None:
+    made.send("not json again")
+    desk = made.backend.desk
+    desk.refresh()
+    letter = desk.letters().letters[0]
+    # What is sent again goes where it came from, at once: a topic or a rate that was made up would take long.
+    aim = {"owner": letter.owner, "id": letter.id, "ids": [letter.id], "group": letter.group}
+    asked, statuses = ask_everything(
+        dashboard.url, include="^/api/letters", exclude=r"/watched$|/jobs/",
+        aim={**aim, "to": None, "rate": None, "search": "not"},
+    )  # fmt: skip
+    assert asked == 12
+    assert {200, 422} <= statuses
+    assert sum(sum(each.counts.values()) for each in desk.owners()) >= 3
