@@ -92,7 +92,7 @@ class GroupView(GroupingView):
             self._failed(error)
         else:
             took = time.monotonic() - began
-            self._next_publish = _next_publish(began, took, self._freshness_s)
+            self._next_publish = next_publish(began, took, self._freshness_s)
             self._backoff.over()
 
     def has_to_fold(self) -> bool:
@@ -124,7 +124,7 @@ class GroupView(GroupingView):
             log.warning("the table of view '%s' is behind its groups: %r", self.name, error)
 
 
-def _next_publish(began: float, took: float, freshness_s: float) -> float:
+def next_publish(began: float, took: float, freshness_s: float) -> float:
     """The table is as of `began`. What changed since is in it within `freshness_s`, though the next one takes longer."""
     latest = began + freshness_s - SLOWER * took - LOOK_S
     return min(began + (1 + SHARE) * took, latest)
