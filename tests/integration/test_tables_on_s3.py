@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 from s3 import SECRET, S3Server, s3_server
@@ -15,6 +16,10 @@ from waiting import eventually
 import forebay
 from forebay.errors import AlreadyRunningError, ObjectExistsError, OptionValueError, StorageError
 from forebay.object_path import ObjectPath
+from forebay.source.accounts import Span
+from forebay.source.parquet_file import ParquetFile
+from forebay.views import tidy
+from forebay.views.common_table import CommonTable, OffsetsTakenError
 from forebay.views.lease import TableLease
 
 WINDOWS = (
@@ -174,36 +179,31 @@ def test_a_driver_that_was_held_up_writes_nothing_after_another_took_over(
     second.release()
 
 
-def test_members_of_a_group_append_to_one_table_there(s3: S3Server, cluster: Cluster, tmp_path: Path) -> None:
-    topic, group, view = cluster.make_topic(partitions=2), name("common"), name("rows")
-    lake = f"{s3.url(tmp_path.name)}/{view}/table"
+def test_members_of_a_group_append_to_one_table_there_and_merge_its_files(
+    s3: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tidy, "EVERY", 8)
+    place = ObjectPath(f"{s3.url(name('common'))}/table")
+    schema = pa.schema([("n", pa.int64())])
+    members = [CommonTable(place, member, tmp_path / member) for member in ("one", "two")]
+    for member in members:
+        member.create_or_join(schema, "g", "SELECT n FROM s")
 
-    def member(home: str) -> forebay.Session:
-        session = on_s3(s3, tmp_path / home)
-        options = {"group_id": group, "group_mode": "shared", "session_timeout_ms": 6000}
-        session.execute(create_source(cluster, "s", topic, "id BIGINT NOT NULL", **options))
-        session.execute(f"CREATE MATERIALIZED VIEW {view} AS SELECT id FROM s")
-        return session
+    def add(batch: int, first: int, end: int) -> None:
+        file = ParquetFile(place, "part")
+        file.add(pa.record_batch([pa.array(range(first, end))], schema=schema))
+        written = file.close()
+        assert written is not None
+        spans = [Span("t", 0, first, end)]
+        members[batch % 2].add_once([written], f"q{batch % 2}", batch, {}, spans, {})
 
-    def has(count: int) -> None:
-        ids = lambda: sorted(DeltaTable(lake).to_pyarrow_table()["id"].to_pylist())  # noqa: E731
-        eventually(lambda: len(ids()) >= count, f"{count} records are read", PATIENCE_S)
-        assert ids() == list(range(count)), "each once"
-
-    def is_assigned(session: forebay.Session) -> bool:
-        found = [
-            line for line in notes(session, "DESCRIBE EXTENDED SOURCE s") if line.startswith("assigned: ")
-        ]
-        return found != ["assigned: none"]
-
-    with member("one") as one:
-        cluster.produce(topic, events(range(40)))
-        has(40)
-        with member("two") as two:
-            eventually(lambda: is_assigned(one) and is_assigned(two), "each has a partition", PATIENCE_S)
-            cluster.produce(topic, events(range(40, 80)))
-            has(80)
-            dropped = two.sql(f"DROP MATERIALIZED VIEW {view}")
-            assert any(f"the table at {lake} stays" in note for note in dropped.notes)
-        cluster.produce(topic, events(range(80, 100)))
-        has(100)
+    add(0, 0, 1)
+    for batch in range(1, 24):  # each reads again what the other has added last
+        with pytest.raises(OffsetsTakenError, match=rf"t-0 \[{batch - 1}, {batch}\)"):
+            add(batch, batch - 1, batch + 1)
+        add(batch, batch, batch + 1)
+    table = DeltaTable(str(place))
+    assert sorted(table.to_pyarrow_table()["n"].to_pylist()) == list(range(24))
+    assert len(table.file_uris()) < 16, "small files are merged"
+    found = {path.name for path in (s3.folder / s3.bucket).rglob("tidying.json")}
+    assert found == {"tidying.json"}, "by whoever holds the lease for that"
