@@ -12,7 +12,7 @@ import os
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -31,8 +31,8 @@ from forebay.devstack import DevStack
 from forebay.kafka.connector import KafkaSource
 from forebay.kafka.offsets import KafkaSplit, Range
 from forebay.source.batch_size import Cause
-from forebay.source.budget import Budget
-from forebay.source.flow import FlowLimits, ReadFlow
+from forebay.source.budget import BYTES, Budget
+from forebay.source.flow import TARGET_S, FlowLimits, ReadFlow
 from forebay.source.flow_folder import FlowFolder, Plan
 
 PEERS = (forebay_peer.PEER, stock_spark.PEER)
@@ -62,7 +62,8 @@ def measure(console: Console, burst_s: float = 60, rounds: int = 3) -> Section:
     head = ("peer", "records read", "batch p50 ms", "longest batch ms", "most MB", "grew by MB")
     worst = max(*fetching, *planning)
     notes = [
-        f"The longest took {worst:.1f} ms; the aim of {AIM_MS:.0f} ms is {'reached' if worst < AIM_MS else '**missed**'}."
+        f"The longest took {worst:.1f} ms; the aim of {AIM_MS:.0f} ms is {'reached' if worst < AIM_MS else '**missed**'}.",
+        *bounds(found[forebay_peer.PEER.name]),
     ]
     intro = (
         f"Fetching: {STOPS} times a task whose rows nobody takes any more, and {STOPS} times a read whose source has its budget in "
@@ -71,6 +72,32 @@ def measure(console: Console, burst_s: float = 60, rounds: int = 3) -> Section:
         "grew by what it had at the end more than at the beginning."
     )
     return Section(TITLE, intro, (times, Grid(head, tuple(rows), "A burst")), tuple(notes))
+
+
+def bounds(outcomes: Sequence[Outcome]) -> list[str]:
+    """Whether a burst left memory and batch times within their bounds, in the worst round."""
+    if not outcomes:
+        return []
+    longest_s = max(max(one.batch_ms) for one in outcomes) / 1000
+    grew_mb = max(max(one.memory) - one.memory[0] for one in outcomes) / 1e6
+    most_mb = BYTES / 1e6  # what may be in flight
+    return [
+        f"{forebay_peer.PEER.name}, a burst, {what}: {value} at most; the bound of {bound} {'holds' if held else '**does not hold**'}."
+        for what, value, bound, held in (
+            (
+                "longest batch",
+                f"{longest_s:.1f} s",
+                f"{TARGET_S:.0f} s (batch.target.ms)",
+                longest_s <= TARGET_S,
+            ),
+            (
+                "most memory above that before it",
+                f"{grew_mb:+,.0f} MB",
+                f"{most_mb:+,.0f} MB (backpressure.budget.bytes)",
+                grew_mb <= most_mb,
+            ),
+        )
+    ]
 
 
 def stops(servers: str) -> list[float]:

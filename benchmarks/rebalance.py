@@ -51,9 +51,14 @@ CREATE MATERIALIZED VIEW plain AS SELECT id FROM s;
 EVENTS = {
     "a process joins": "join",
     "a process ends": "leave",
-    "a process is killed, after its session": "kill",
+    "a process is killed": "kill",
+    "a process is frozen": "frozen",
     "the broker is killed and started again, after it answers": "broker",
 }
+SILENT = {
+    "kill": signal.SIGKILL,
+    "frozen": signal.SIGSTOP,
+}  # the group learns of these when the session is over
 
 
 class Member:
@@ -80,10 +85,10 @@ class Member:
 
     def end(self, how: signal.Signals) -> None:
         if self.process.poll() is None:
-            if how is signal.SIGKILL:
-                os.killpg(self.process.pid, how)
-            else:
+            if how is signal.SIGTERM:
                 self.process.send_signal(how)
+            else:
+                os.killpg(self.process.pid, how)
 
     def gone(self) -> None:
         try:
@@ -151,6 +156,10 @@ def first_after(times: Sequence[float], begin: float) -> float:
     return next((at for at in times if at > begin), begin + 60) - begin
 
 
+def net_of(session_s: float, times: Sequence[float]) -> list[float]:
+    return [max(0.0, each - session_s) for each in times]
+
+
 def rebalances(console: Console, stack: DevStack, rounds: int) -> dict[str, list[float]]:
     """For each event: how long the partition stood still that stood still longest."""
     events: list[tuple[str, float]] = []
@@ -169,16 +178,18 @@ def rebalances(console: Console, stack: DevStack, rounds: int) -> dict[str, list
             with running(script, root) as members:
                 members[0].await_partitions(PARTITIONS)
                 for number in range(rounds):
-                    for what, how in (("leave", signal.SIGTERM), ("kill", signal.SIGKILL)):
+                    for what, how in {"leave": signal.SIGTERM, **SILENT}.items():
                         time.sleep(SETTLE_S)
                         member = Member(script, root / f"other-{number}-{what}")
                         members.append(member)
                         member.await_partitions(PARTITIONS // 2)
                         events.append(("join", time.time() - SETTLE_S))
                         time.sleep(WATCH_S)
-                        events.append((what, time.time() + (SESSION_S if what == "kill" else 0)))
+                        events.append((what, time.time()))
                         member.end(how)
                         time.sleep(WATCH_S + SESSION_S)
+                        if how is signal.SIGSTOP:
+                            member.end(signal.SIGKILL)  # it comes back to nobody
                         console.print(f"round {number + 1}: joined, {what}", markup=False)
                     stack.kill_broker()
                     stack.start_broker()
@@ -190,10 +201,11 @@ def rebalances(console: Console, stack: DevStack, rounds: int) -> dict[str, list
             seen = arrivals.stop()
     stood: dict[str, list[float]] = {}
     for what, at in events:
-        if what in ("kill", "broker"):
+        end = at + WATCH_S + (SESSION_S if what in SILENT else 0)
+        if what == "broker":
             stood.setdefault(what, []).append(max(first_after(times, at) for times in seen))
         else:
-            stood.setdefault(what, []).append(max(longest_gap(times, at, at + WATCH_S) for times in seen))
+            stood.setdefault(what, []).append(max(longest_gap(times, at, end) for times in seen))
     return stood
 
 
@@ -234,19 +246,24 @@ def measure(console: Console, rounds: int = 3) -> Section:
     rows, notes = [], []
     for mode, times in took.items():
         p50, p99 = np.percentile(times, [50, 99])
-        rows.append((f"a commit, group.mode {mode}", f"p50 {p50:.1f} ms, p99 {p99:.1f} ms"))
+        rows.append((f"a commit, group.mode {mode}", f"p50 {p50:.1f} ms, p99 {p99:.1f} ms", ""))
         notes.append(_verdict(f"a commit ({mode}), p99", float(p99) < COMMIT_AIM_MS, f"{COMMIT_AIM_MS} ms"))
     for label, what in EVENTS.items():
-        spread = Spread.of(stood.get(what, []))
-        rows.append((label, f"{spread.show(1)} s" if spread else "failed"))
-        if spread:
-            notes.append(_verdict(label, spread.high < FLOW_AIM_S, f"{FLOW_AIM_S:.0f} s"))
+        session_s = SESSION_S if what in SILENT else 0.0
+        spread, net = Spread.of(stood.get(what, [])), Spread.of(net_of(session_s, stood.get(what, [])))
+        if not spread or not net:
+            rows.append((label, "failed", ""))
+            continue
+        rows.append((label, f"{spread.show(1)} s", f"{net.show(1)} s" if session_s else ""))
+        after = f"{label}, after its session" if session_s else label
+        notes.append(_verdict(after, net.high < FLOW_AIM_S, f"{FLOW_AIM_S:.0f} s"))
     intro = (
         f"{RATE} JSON records a second into {PARTITIONS} partitions; two processes that share a group, session.timeout.ms "
         f"{SESSION_S * 1000:.0f}; {rounds} rounds; {COMMITS} commits of {PARTITIONS} partitions one after the other; {busy}. "
-        "How long the partition stood still that stood still longest: median, lowest and highest."
+        "How long the partition stood still that stood still longest: median, lowest and highest. Of a process that is killed or "
+        "frozen the group learns when its session is over: the time with it, and without it."
     )
-    return Section(TITLE, intro, (Grid(("event", "time"), tuple(rows)),), tuple(notes))
+    return Section(TITLE, intro, (Grid(("event", "time", "net of the session"), tuple(rows)),), tuple(notes))
 
 
 def _verdict(what: str, reached: bool, aim: str) -> str:
