@@ -8,6 +8,7 @@ no folders: a name with slashes is all that there is. Credentials are in the env
 from __future__ import annotations
 
 import io
+import json
 import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -274,6 +275,15 @@ def remove_table(path: TablePath) -> None:
 def store_settings() -> dict[str, str]:
     """What the environment says of stores: tasks get it with their split, if their own says nothing."""
     return {name: value for name, value in os.environ.items() if name.startswith(OF_STORES)}
+
+
+HANDED = "FOREBAY_STORES"
+
+
+def settings_for_tasks() -> dict[str, str]:
+    """In the process that plans, whose environment is from when Spark began: what the driver's was when the read did."""
+    handed = os.environ.get(HANDED)
+    return store_settings() if handed is None else dict(json.loads(handed))
 
 
 _taken: dict[str, str] = {}  # what the environment of this process has from the driver

@@ -21,6 +21,7 @@ from forebay.catalog import Catalog, QueryState
 from forebay.connectors.contract import Offsets, SourceConnector
 from forebay.errors import AlreadyRunningError, CheckpointError, ForebayError
 from forebay.files import make_folder
+from forebay.object_path import store_settings
 from forebay.runtime import checkpoints
 from forebay.runtime.keyed_read import KeyedRead
 from forebay.runtime.live_run import by_source
@@ -28,6 +29,7 @@ from forebay.runtime.recovery import gone
 from forebay.runtime.shared_read import ReadPaths, SharedRead, later_of_table
 from forebay.runtime.shared_view import SharedView
 from forebay.runtime.sources import Sources
+from forebay.runtime.spark import hand_over_stores
 from forebay.source.stream import WatermarkFiles, shared_frame
 
 if TYPE_CHECKING:
@@ -235,6 +237,8 @@ class SharedReads:
 
         def frame(paths: ReadPaths) -> Any:
             statement = sources.statement(source)
+            if store_settings():
+                hand_over_stores(self._spark())
             return shared_frame(
                 self._spark(),
                 sources.config(statement),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import json
 import logging
 import os
 import re
@@ -25,6 +26,7 @@ from forebay import source
 from forebay.jvm.classes import ClassArchive
 from forebay.jvm.java import find_java
 from forebay.jvm.stderr import Stderr
+from forebay.object_path import HANDED, store_settings
 from forebay.runtime import clusters
 from forebay.runtime.state_server import StateServer
 from forebay.source.control import WatermarkSource
@@ -211,6 +213,17 @@ def _own_interrupts() -> Iterator[None]:
     finally:
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGINT, before)
+
+
+def hand_over_stores(spark: SparkSession) -> None:
+    """What the environment says of object stores now reaches the processes that plan, which Spark starts with its own.
+
+    By a variable that is theirs alone: it is in no file, no setting of Spark's and no plan.
+    """
+    known, now = spark.sparkContext.environment, json.dumps(store_settings())
+    if known.get(HANDED) != now:
+        known[HANDED] = now
+        register(spark)
 
 
 def register(spark: SparkSession) -> None:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from forebay.connectors.contract import Offsets, SourceConnector, Split
 from forebay.errors import CheckpointError
 from forebay.files import write_whole
-from forebay.object_path import is_url, store_settings
+from forebay.object_path import is_url, settings_for_tasks
 from forebay.source.watermarks import Marks
 
 if TYPE_CHECKING:  # the processes that plan have no use for it
@@ -144,7 +144,7 @@ def servings(
             alone = Serving((each.view,), catching_up=True, marks=Marks.at(each.position))
             work += [(split, alone) for split in connector.plan_batches(each.position, start, parallelism)]
     if any(is_url(each.view.table) for each in served.values()):
-        stores = store_settings()
+        stores = settings_for_tasks()
         work = [(split, replace(serving, stores=stores)) for split, serving in work]
     (split, first), *rest = work or [(None, Serving())]
     return [(split, replace(first, header=header.to_json())), *rest]
