@@ -142,10 +142,10 @@ async def _ask(many: str, patched: bool) -> ReplayAsked | None:
             f"{how} to the topic that it came from, once. It can be stopped; what is not sent stays open.",
             "muted",
         )
-        rate = ui.number("At most so many a second (empty: no limit)", min=0.1, format="%g").props(
-            "outlined dense"
-        )
-        to = ui.input("To another topic (empty: the one that each came from)").props("outlined dense")
+        rate = ui.number("At most so many a second (empty: no limit)", min=0.1, format="%g")
+        to = ui.input("To another topic (empty: the one that each came from)")
+        for field in (rate, to):
+            field.props("outlined dense").style("width: 100%")
 
         def answer() -> None:
             dialog.submit(ReplayAsked(float(rate.value or 0) or None, str(to.value or "").strip() or None))
