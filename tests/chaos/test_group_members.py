@@ -81,6 +81,7 @@ def stop_or_go(pipeline: Pipeline, what: signal.Signals) -> None:
     os.killpg(pipeline.process.pid, what)
 
 
+@pytest.mark.long
 @pytest.mark.timeout(300 * ROUNDS)
 def test_no_record_is_lost_when_members_join_freeze_are_killed_and_come_back(
     cluster: Cluster, tmp_path: Path

@@ -30,6 +30,7 @@ CREATE MATERIALIZED VIEW closed AS {SELECT} EMIT ON WINDOW CLOSE;
 """
 
 
+@pytest.mark.long
 @pytest.mark.timeout(240 + 60 * KILLS)
 def test_no_row_of_a_slow_partition_is_late_however_often_the_driver_is_killed(
     cluster: Cluster, tmp_path: Path

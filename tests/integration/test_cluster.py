@@ -255,6 +255,7 @@ SPECULATION = {
 }
 
 
+@pytest.mark.long
 def test_no_row_is_there_twice_when_tasks_are_and_executors_come_as_they_are_needed(
     machines: Machines, cluster: Cluster
 ) -> None:
@@ -304,6 +305,7 @@ def test_a_worker_of_another_version_is_refused_by_name(machines: Machines, clus
     assert max(cluster.committed(topic, topic).values()) <= 0  # nothing was read
 
 
+@pytest.mark.long
 def test_a_worker_without_forebay_is_an_error_that_names_the_remedy(
     machines: Machines, cluster: Cluster
 ) -> None:

@@ -14,6 +14,7 @@ from typing import Protocol
 
 from forebay.catalog import BatchRecord, Catalog
 from forebay.connectors.contract import Offsets, SourceConnector
+from forebay.deadletter.policy import ErrorPolicy, SourceFolder
 from forebay.deadletter.report import REPORT
 from forebay.errors import ForebayError
 from forebay.home_tables import Lost
@@ -63,7 +64,8 @@ def count(catalog: Catalog, query: Counted, name: str, end: Offsets, batch: Batc
     start = query.starts[name] if counted is None else dict(counted.offsets)
     connector = query.connectors[name]
     found = accounts.find(query.paths.accounts_of(name), connector.splits(start, end, 1))
-    account = found.account if found.whole else _read_again(connector, start, end, found.account)
+    policy = SourceFolder.of(query.paths.root.parent.parent, name).read_policy()
+    account = found.account if found.whole else _read_again(connector, start, end, found.account, policy)
     lost = connector.lost(start, end)
     record = batch_record(query.name, name, batch, account, lost, end)
     catalog.record_batch(record)
@@ -92,10 +94,17 @@ def report(source: str, view: str, account: Account) -> None:
             REPORT.done(source, view, event, number)
 
 
-def _read_again(connector: SourceConnector, start: Offsets, end: Offsets, known: Account) -> Account:
-    """Counted anew; what became of the bad records is known only from what was written down, and that is durable."""
+def _read_again(
+    connector: SourceConnector, start: Offsets, end: Offsets, known: Account, policy: ErrorPolicy
+) -> Account:
+    """Counted anew; what became of the bad records is known only from what was written down, and that is durable.
+
+    Where letters have no limit, each bad record has one: it was written before the batch could be done.
+    """
     account = Account(dlq=known.dlq, limited=known.limited)
     for split in connector.plan_batches(start, end, 1):
         for part in connector.read_batch(split):
             account.count(part)
+    if policy.strategy == "dead_letter" and not policy.max_per_second:
+        account.dlq = sum(account.rejected.values())
     return account
