@@ -17,7 +17,7 @@ from forebay.kafka.rows import RowDecoder
 from forebay.kafka.settings import consumer_settings
 from forebay.options import Options
 
-LIBRARY_QUEUE = 64 << 20  # bytes that librdkafka fetches ahead unless told
+LIBRARY_QUEUE = 64 << 20  # bytes that librdkafka fetches ahead by default
 
 OnLost = Callable[[Range], None] | None
 

@@ -18,7 +18,6 @@ from urllib.parse import quote
 from forebay.files import sync
 from forebay.object_path import ObjectPath, TablePath
 
-_OF_EACH = ("timestamp", "operation", "operationParameters", "engineInfo", "txnId")
 DRAFT = ".forebay-"  # how the name of an entry begins that is not one yet
 
 
@@ -110,14 +109,6 @@ def removed(
 
 def entry_of(table: TablePath, version: int) -> TablePath:
     return table / "_delta_log" / f"{version:020d}.json"
-
-
-def said_of(table: TablePath, version: int) -> dict[str, Any]:
-    """What the entry of a version has as information, but for what every entry has of its own."""
-    for line in entry_of(table, version).read_text().splitlines():
-        if (found := json.loads(line).get("commitInfo")) is not None:
-            return {name: value for name, value in found.items() if name not in _OF_EACH}
-    return {}
 
 
 def now_ms() -> int:

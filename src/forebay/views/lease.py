@@ -1,6 +1,6 @@
 """One driver writes a table in an object store, on whichever machine: a lease that it renews, in an object beside the table.
 
-Whoever takes the lease writes a higher epoch into it, by a conditional put, so two cannot both have it. How old it is, is told by
+Whoever takes the lease writes a higher epoch into it, by a conditional put, so two cannot both have it. How old it is, is said by
 the store's own clock: those of the machines may differ. A driver that was held up looks before it writes, finds that it has the
 lease no more, and ends. What it may have begun meets an entry of the table's log that the new holder has put there.
 """
@@ -15,19 +15,22 @@ import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from deltalake import DeltaTable
 
 from forebay import threads
 from forebay.errors import AlreadyRunningError, StorageError
 from forebay.object_path import ObjectPath, TablePath
-from forebay.views.delta_entry import said_of, write_entry
+from forebay.views.delta_entry import entry_of, write_entry
 from forebay.views.paths import OWN
+from forebay.views.versions import read_entry
 
 LASTS_S = 30.0  # without being renewed
 RENEW_S = 10.0
 FRESH_S = 15.0  # what was renewed so lately is still held: others wait for twice as long
 EPOCH = "forebay.epoch"
+_OF_EACH = ("timestamp", "operation", "operationParameters", "engineInfo", "txnId")
 
 
 @dataclass(frozen=True)
@@ -162,10 +165,18 @@ def fence(table: TablePath, epoch: int) -> None:
     for _ in range(100):
         version = int(DeltaTable(str(table)).version())
         try:
-            write_entry(table, version + 1, [], said_of(table, version), [(EPOCH, epoch)])
+            write_entry(table, version + 1, [], _said_of(table, version), [(EPOCH, epoch)])
             return
         except FileExistsError:
             continue  # the one before was quicker, for the last time
+
+
+def _said_of(table: TablePath, version: int) -> dict[str, Any]:
+    """What the entry of a version has as information, but for what every entry has of its own."""
+    for action in read_entry(entry_of(table, version)):
+        if (found := action.get("commitInfo")) is not None:
+            return {name: value for name, value in found.items() if name not in _OF_EACH}
+    return {}
 
 
 def _json(lease: LeaseHolder) -> bytes:
