@@ -46,8 +46,11 @@ class Planner:
     def next(
         self, position: KafkaPosition, max_records: int | None, bound: KafkaPosition | None
     ) -> KafkaPosition:
-        """Looks until there is something, for `poll.timeout.ms` at most; `position` where there is nothing."""
+        """Looks until there is something, for `poll.timeout.ms` or up to the next look; `position` where there is nothing."""
         deadline = time.monotonic() + self._options["poll.timeout.ms"] / 1000
+        if self.membership is None:
+            # To be asked again before the next look is due costs more than the look.
+            deadline = max(deadline, self._look_at)
         while True:
             if self.membership is not None and self.membership.look():
                 self._look_at = 0.0

@@ -26,6 +26,8 @@ from forebay.runtime.stream_run import OnCheckpoint, StreamRun
 log = logging.getLogger("forebay.progress")
 
 LOOK_S = 0.4  # how often to look for news without an event: twice, and a second has not passed
+QUIET_LOOK_S = 1.0  # the same where there has been no event for a while: nothing is under way that one could be missing of
+QUIET_AFTER_S = 10.0
 ASK_S = 1.0  # how often Spark is asked whether a query runs: that costs more than all the rest of a look
 CLOSE_S = 5.0
 
@@ -64,7 +66,7 @@ class ProgressFollower:
         self._events.put((run, news))
 
     def _run(self) -> None:
-        look_at = time.monotonic() + LOOK_S
+        look_at = heard_at = time.monotonic()
         behind: dict[str, int] = {}
         while True:
             try:
@@ -73,10 +75,14 @@ class ProgressFollower:
                 if self._closed.is_set():
                     return
                 behind = self._look(behind)
-                look_at = time.monotonic() + LOOK_S
+                now = time.monotonic()
+                quiet = now - heard_at > QUIET_AFTER_S and not behind
+                look_at = now + (QUIET_LOOK_S if quiet else LOOK_S)
                 continue
             if event is None:
                 return
+            heard_at = time.monotonic()
+            look_at = min(look_at, heard_at + LOOK_S)
             self._handle(*event)
 
     def _handle(self, run: str, news: BatchReport | str | None) -> None:
