@@ -30,7 +30,8 @@ SparkSession.builder.master("local[1]").config("spark.jars.packages", sys.argv[1
 
 def prepare(work: Path) -> Prepared:
     """PySpark and, by Spark's own Ivy, its jars for Kafka and Avro; both once, then never asked for again."""
-    python = virtual_environment(work / f"venv-spark-{VERSION}", [f"pyspark=={VERSION}", "psutil>=7"])
+    needs = [f"pyspark=={VERSION}", "pyarrow", "numpy", "psutil>=7"]
+    python = virtual_environment(work / f"venv-spark-{VERSION}", needs)
     ivy = work / f"ivy-spark-avro-{VERSION}"
     listed = ivy / "jars.json"
     if not listed.exists():
