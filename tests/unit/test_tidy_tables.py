@@ -429,16 +429,16 @@ def test_files_with_columns_of_every_type_are_merged_and_followed(
 @pytest.mark.usefixtures("often")
 def test_the_metadata_of_the_newest_batch_is_found_behind_merges(tmp_path: Path) -> None:
     table = made(tmp_path)
-    assert table.metadata() is None
+    assert table.newest_metadata() == {}
     append(table, 0)
-    assert table.metadata() is None
+    assert table.newest_metadata() == {}
     for batch in range(1, 30):
         append(table, batch, metadata={"offsets": json.dumps({"end": batch})})
-        assert ViewTable(table.path).metadata() == {"offsets": f'{{"end": {batch}}}'}
+        assert ViewTable(table.path).newest_metadata() == {"offsets": f'{{"end": {batch}}}'}
     merge(table, 30, metadata={"offsets": "x"})
-    assert table.metadata() == {"offsets": "x"}
+    assert table.newest_metadata() == {"offsets": "x"}
     merge(table, 31)
-    assert table.metadata() == {"offsets": "x"}
+    assert table.newest_metadata() == {"offsets": "x"}
 
 
 def test_a_table_says_how_large_it_is(tmp_path: Path) -> None:

@@ -105,7 +105,10 @@ class ViewTable:
         return last is not None and last >= batch
 
     def newest_metadata(self) -> dict[str, str]:
-        """What the writer said of the newest batch that added rows; nothing where no entry of the log has it any more."""
+        """What the writer said of the newest batch that added rows; nothing where no entry of the log has it any more.
+
+        The newest versions may be merges of files. Reading an entry takes 0.1 ms, deltalake's `history(1)` 10 to 30.
+        """
         for version in range(self.open().version(), -1, -1):
             entry = entry_of(self.path, version)
             if not entry.exists():
@@ -154,22 +157,6 @@ class ViewTable:
             yield file
             if file.parent != self.path:
                 yield file.parent
-
-    def metadata(self) -> dict[str, str] | None:
-        """What the newest batch that has any was written with as its metadata; None if no version that is kept has some.
-
-        The newest versions may be merges of files. Reading an entry takes 0.1 ms, deltalake's `history(1)` 10 to 30.
-        """
-        for version in range(self.open().version(), -1, -1):
-            try:
-                actions = [*read_entry(entry_of(self.path, version))]
-            except FileNotFoundError:
-                return None
-            for action in actions:
-                found = action.get("commitInfo", {}).get(METADATA)
-                if found is not None:
-                    return dict(found)
-        return None
 
     def append(
         self, frame: DataFrame, query: str, batch: int, metadata: Mapping[str, str] | None = None
