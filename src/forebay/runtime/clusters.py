@@ -37,12 +37,18 @@ def is_local(master: str) -> bool:
     return master.startswith("local") and not master.startswith("local-cluster")
 
 
+def is_yarn(master: str) -> bool:
+    """Whether YARN starts the executors. Its client asks each file system for its scheme, which Hadoop's raw one does not know."""
+    return master == "yarn"
+
+
 def settings(master: str, conf: Mapping[str, str], archive: str | Path | None) -> dict[str, str]:
     """For executors elsewhere. ArchiveError if the archive is not for this Python and this Forebay."""
     made = {
         f"spark.executorEnv.{versions.DRIVER}": versions.to_text(versions.own()),
-        # Each machine has these in its own folder for temporary files: the driver's is not there.
-        "spark.python.unix.domain.socket.enabled": "true",
+        # Each machine has these in its own folder for temporary files: the driver's is not there. That of a container of
+        # YARN's has a path that is too long for a socket.
+        "spark.python.unix.domain.socket.enabled": str(not is_yarn(master)).lower(),
     }
     if "FOREBAY_NATIVE" in os.environ:
         made["spark.executorEnv.FOREBAY_NATIVE"] = os.environ["FOREBAY_NATIVE"]

@@ -120,13 +120,14 @@ def start(
         "spark.redaction.regex": REDACTION,
         "spark.sql.warehouse.dir": str(warehouse),
         "spark.python.daemon.module": "forebay.source.worker_daemon",
-        # A micro-batch writes two files to its checkpoint. Hadoop's usual way starts a process to set the
-        # permissions of each, and of a checksum that is thrown away: 50 ms a file that go for nothing.
-        "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
         "spark.sql.streaming.checkpointFileManagerClass": (
             "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
         ),
     }
+    if not clusters.is_yarn(master):
+        # A micro-batch writes two files to its checkpoint. Hadoop's usual way starts a process to set the
+        # permissions of each, and of a checksum that is thrown away: 50 ms a file that go for nothing.
+        settings["spark.hadoop.fs.file.impl"] = "org.apache.hadoop.fs.RawLocalFileSystem"
     if local:
         # The default of 200 would mean 200 tasks for a batch of ten rows.
         settings["spark.sql.shuffle.partitions"] = str(_cores(master))
