@@ -17,7 +17,7 @@ SOURCES = ROOT / "src" / "forebay"
 # Modules that stand by themselves beside the rooms; any room may use them.
 BASE = (
     "masking", "hiding", "error_base", "errors", "options", "keywords", "column_types", "expression", "partial", "program", "patience", "backoff", "pace",
-    "object_path", "files", "locks", "cache", "sqlite", "home_tables", "threads", "tables", "actors",
+    "object_path", "files", "locks", "cache", "sqlite", "home_tables", "threads", "tables", "actors", "retention",
 )  # fmt: skip
 
 # A room imports only from rooms before it.

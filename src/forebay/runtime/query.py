@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import logging
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import Any
 
 from pyspark import SparkContext
@@ -157,6 +158,9 @@ class RunningQuery(StreamRun):
             self.table.merge(rows, self._merge_keys, query_id, batch)
         if self._kept == "rows":
             changelog.check(self.table, self.name)  # also of a batch that was there already
+
+    def account_folders(self, source: str) -> Sequence[Path]:
+        return (self.paths.accounts_of(source),)
 
     def _take_accounts(self) -> None:
         """What the tasks of this batch read, which is known once its rows are here. It is judged before any is kept."""

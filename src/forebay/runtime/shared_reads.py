@@ -25,8 +25,9 @@ from forebay.object_path import store_settings
 from forebay.runtime import checkpoints
 from forebay.runtime.keyed_read import KeyedRead
 from forebay.runtime.live_run import by_source
+from forebay.runtime.read_paths import ReadPaths, of_source, of_view
 from forebay.runtime.recovery import gone
-from forebay.runtime.shared_read import ReadPaths, SharedRead, later_of_table
+from forebay.runtime.shared_read import SharedRead, later_of_table
 from forebay.runtime.shared_view import SharedView
 from forebay.runtime.sources import Sources
 from forebay.runtime.spark import hand_over_stores
@@ -146,7 +147,7 @@ class SharedReads:
     def _join(self, shared: SharedRead, view: SharedView, position: Offsets) -> None:
         shared.add(view, position)
         view.leave = self.leave
-        for left in (self._alone_paths(view).root, view.paths.checkpoint):
+        for left in (of_view(view.paths).root, view.paths.checkpoint):
             shutil.rmtree(left, ignore_errors=True)
         if shared.run is None and shared.state is QueryState.CREATED:
             if self._to_start is None:
@@ -155,7 +156,7 @@ class SharedReads:
                 self._to_start.append(shared)
 
     def _serve_alone(self, view: SharedView) -> None:
-        read = self._read(view.source, self._alone_paths(view))
+        read = self._read(view.source, of_view(view.paths))
         if read.position is None:
             read.begin_at(view.position)
         read.after_batch = self._maybe_join
@@ -197,7 +198,7 @@ class SharedReads:
         known = shared.left_at(view) if shared is not None else None
         if known is not None:
             return known
-        for checkpoint in (self._alone_paths(view).checkpoint, view.paths.checkpoint):
+        for checkpoint in (of_view(view.paths).checkpoint, view.paths.checkpoint):
             done = checkpoints.committed(checkpoint)
             if done is not None:
                 position = by_source(done.offsets)[view.source]
@@ -209,16 +210,13 @@ class SharedReads:
                 return later_of_table(self._sources.connector(view.source), checkpoint, view, position)
         return None
 
-    def _alone_paths(self, view: SharedView) -> ReadPaths:
-        return ReadPaths(view.paths.root / "alone")
-
     def _read_for_all(self, source: str) -> SharedRead | None:
         """The source's read; None if another process has it."""
         known = self._for_all.get(source)
         if known is not None and known.state in (QueryState.FAILED, QueryState.STOPPED):
             self._close(source)
         if source not in self._for_all:
-            paths = ReadPaths(self._home / "sources" / source / "read")
+            paths = of_source(self._home, source)
             make_folder(paths.root, 0o700)
             held = locks.take(paths.root / "lock")
             if held is None:
