@@ -45,6 +45,7 @@ VARIABLES = {
     "kafka_config": "FOREBAY_KAFKA_CONFIG",
     "registry": "SCHEMA_REGISTRY_URL",
     "storage": "FOREBAY_STORAGE",
+    "checkpoints": "FOREBAY_CHECKPOINTS",
     **{option.name: option.env for option in RETENTION.options},
 }
 """The environment variable that each key is the default of."""
@@ -62,6 +63,8 @@ PROJECT = OptionTable(
                "`forebay dev up`; `SCHEMA_REGISTRY_URL` comes first", example="http://localhost:8081"),
         Option("storage", TEXT, "where the tables of new views are, `s3://bucket/prefix`, with credentials from the environment; "
                "in the home unless given; `FOREBAY_STORAGE` comes first", example="s3://lake/forebay"),
+        Option("checkpoints", TEXT, "where the checkpoints of new reads are, `hdfs://host:port/folder`; in the home unless given; "
+               "`FOREBAY_CHECKPOINTS` comes first", example="hdfs://namenode:8020/forebay"),
         *RETENTION.options,
     ),
 )  # fmt: skip

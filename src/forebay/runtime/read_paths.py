@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from forebay.runtime.checkpoint_places import CheckpointPath, checkpoint_of
 from forebay.source.flow_folder import ALL, view_read
 from forebay.views.paths import ViewPaths
 
@@ -21,8 +22,8 @@ class ReadPaths:
         return ALL if self.root.name == "read" else view_read(self.root.parent.name, shared=True)
 
     @property
-    def checkpoint(self) -> Path:
-        return self.root / "checkpoint"
+    def checkpoint(self) -> CheckpointPath:
+        return checkpoint_of(self.root)
 
     @property
     def drain(self) -> Path:

@@ -19,7 +19,6 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame
@@ -33,6 +32,7 @@ from forebay.files import make_folder, write_whole
 from forebay.object_path import storage_away
 from forebay.runtime import checkpoints
 from forebay.runtime.batch_spans import BatchSpans
+from forebay.runtime.checkpoint_places import CheckpointPath
 from forebay.runtime.counting import batch_record
 from forebay.runtime.counting import report as report_errors
 from forebay.runtime.events import BatchReport
@@ -497,7 +497,7 @@ class SharedRead(StreamRun):
 
 
 def later_of_table(
-    connector: SourceConnector, checkpoint: Path, view: SharedView, position: Offsets
+    connector: SourceConnector, checkpoint: CheckpointPath, view: SharedView, position: Offsets
 ) -> Offsets:
     """Where a view stands that was at `position` before its last batch: its table may have that one already."""
     if not checkpoints.exists(checkpoint):

@@ -23,6 +23,12 @@ from forebay.errors import AlreadyRunningError, CheckpointError, ForebayError
 from forebay.files import make_folder
 from forebay.object_path import store_settings
 from forebay.runtime import checkpoints
+from forebay.runtime.checkpoint_places import (
+    CheckpointPath,
+    checkpoint_of,
+    leave_checkpoint,
+    settle_checkpoint,
+)
 from forebay.runtime.keyed_read import KeyedRead
 from forebay.runtime.live_run import by_source
 from forebay.runtime.read_paths import ReadPaths, of_source, of_view
@@ -52,7 +58,9 @@ class SharedReads:
         sources: Sources,
         spark: Callable[[], SparkSession],
         lock: AbstractContextManager[Any],
+        checkpoints_below: str | None = None,
     ) -> None:
+        self._below = checkpoints_below  # where those of new reads are, if not in the home
         self._home = home
         self._catalog = catalog
         self._sources = sources
@@ -147,8 +155,9 @@ class SharedReads:
     def _join(self, shared: SharedRead, view: SharedView, position: Offsets) -> None:
         shared.add(view, position)
         view.leave = self.leave
-        for left in (of_view(view.paths).root, view.paths.checkpoint):
-            shutil.rmtree(left, ignore_errors=True)
+        for left in (of_view(view.paths).root, view.paths.root):
+            leave_checkpoint(left)
+        shutil.rmtree(of_view(view.paths).root, ignore_errors=True)
         if shared.run is None and shared.state is QueryState.CREATED:
             if self._to_start is None:
                 shared.start(shared.build())
@@ -198,17 +207,25 @@ class SharedReads:
         known = shared.left_at(view) if shared is not None else None
         if known is not None:
             return known
-        for checkpoint in (of_view(view.paths).checkpoint, view.paths.checkpoint):
+        for root in (of_view(view.paths).root, view.paths.root):
+            checkpoint = self._checkpoint(root)
             done = checkpoints.committed(checkpoint)
             if done is not None:
                 position = by_source(done.offsets)[view.source]
                 return later_of_table(self._sources.connector(view.source), checkpoint, view, position)
-            start = checkpoint.parent / "start.json"
+            start = root / "start.json"
             if checkpoints.exists(checkpoint) and start.exists():
                 found = json.loads(start.read_text())
                 position = found.get(view.source, found)
                 return later_of_table(self._sources.connector(view.source), checkpoint, view, position)
         return None
+
+    def _checkpoint(self, root: Path) -> CheckpointPath:
+        """To look into, for which it may take a Spark that runs."""
+        found = checkpoint_of(root)
+        if not isinstance(found, Path):
+            self._spark()
+        return found
 
     def _read_for_all(self, source: str) -> SharedRead | None:
         """The source's read; None if another process has it."""
@@ -232,6 +249,8 @@ class SharedReads:
     def _read(self, source: str, paths: ReadPaths) -> SharedRead:
         sources = self._sources
         connector = sources.connector(source)
+        settle_checkpoint(paths.root, self._below)
+        self._checkpoint(paths.root)
 
         def frame(paths: ReadPaths) -> Any:
             statement = sources.statement(source)
@@ -293,6 +312,7 @@ class SharedReads:
         if not shared.known:
             root = shared.paths.root
             self._close(source)
+            leave_checkpoint(root)
             shutil.rmtree(root, ignore_errors=True)
         elif not shared.views:
             self._close(source)
