@@ -17,7 +17,7 @@ SOURCES = ROOT / "src" / "forebay"
 # Modules that stand by themselves beside the rooms; any room may use them.
 BASE = (
     "masking", "hiding", "error_base", "errors", "options", "keywords", "column_types", "expression", "partial", "program", "patience", "backoff", "pace",
-    "object_path", "files", "locks", "cache", "sqlite", "home_tables", "threads", "tables", "actors",
+    "object_path", "files", "locks", "cache", "sqlite", "home_tables", "threads", "tables", "actors", "retention",
 )  # fmt: skip
 
 # A room imports only from rooms before it.
@@ -37,7 +37,7 @@ WITHOUT_SPARK = (
 SPARK = frozenset({
     "forebay.source.accounts", "forebay.source.worker_daemon", "forebay.source.datasource", "forebay.source.needed", "forebay.source.spark_types",
     "forebay.source.control", "forebay.source.stream", "forebay.source.versions",
-    "forebay.runtime.changelog", "forebay.runtime.clusters", "forebay.runtime.collect", "forebay.runtime.events", "forebay.runtime.image", "forebay.runtime.spark_failures",
+    "forebay.runtime.changelog", "forebay.runtime.clusters", "forebay.runtime.collect", "forebay.runtime.events", "forebay.runtime.hadoop_path", "forebay.runtime.image", "forebay.runtime.spark_failures",
     "forebay.runtime.progress", "forebay.runtime.query", "forebay.runtime.shared_read", "forebay.runtime.shared_reads",
     "forebay.runtime.snapshots", "forebay.runtime.spark", "forebay.runtime.spark_refusals", "forebay.runtime.stream_run", "forebay.runtime.views",
 })  # fmt: skip

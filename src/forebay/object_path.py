@@ -242,6 +242,12 @@ def table_path(text: str) -> TablePath:
     parts = urlsplit(text)
     if parts.scheme == "file":
         return Path(parts.path)
+    if parts.scheme in ("hdfs", "viewfs", "webhdfs"):
+        raise OptionValueError(
+            f"'{parts.scheme}://' is no place for tables: tasks write them without Hadoop",
+            remedy=f"a path, also of a mounted HDFS (NFS gateway, FUSE), or {', '.join(f'{each}://…' for each in SCHEMES[:4])}; "
+            "checkpoints may be there: --checkpoints hdfs://…",
+        )
     if parts.scheme not in SCHEMES:
         raise OptionValueError(
             f"'{parts.scheme}://' is no place for tables",

@@ -33,6 +33,7 @@ from forebay.errors import (
     UnknownOptionError,
 )
 from forebay.options import TEXT, Option, OptionTable, expand, suggestion
+from forebay.retention import RETENTION
 
 FILE = "forebay.toml"
 DEV = "dev"
@@ -44,6 +45,8 @@ VARIABLES = {
     "kafka_config": "FOREBAY_KAFKA_CONFIG",
     "registry": "SCHEMA_REGISTRY_URL",
     "storage": "FOREBAY_STORAGE",
+    "checkpoints": "FOREBAY_CHECKPOINTS",
+    **{option.name: option.env for option in RETENTION.options},
 }
 """The environment variable that each key is the default of."""
 
@@ -60,6 +63,9 @@ PROJECT = OptionTable(
                "`forebay dev up`; `SCHEMA_REGISTRY_URL` comes first", example="http://localhost:8081"),
         Option("storage", TEXT, "where the tables of new views are, `s3://bucket/prefix`, with credentials from the environment; "
                "in the home unless given; `FOREBAY_STORAGE` comes first", example="s3://lake/forebay"),
+        Option("checkpoints", TEXT, "where the checkpoints of new reads are, `hdfs://host:port/folder`; in the home unless given; "
+               "`FOREBAY_CHECKPOINTS` comes first", example="hdfs://namenode:8020/forebay"),
+        *RETENTION.options,
     ),
 )  # fmt: skip
 
@@ -194,6 +200,8 @@ def _check_one(key: str, value: Any, extra: tuple[str, ...]) -> None:
         raise OptionValueError(
             f"'{key}' is a text, and not {value!r}", option=key, remedy=f'{key} = "{option.example}"'
         )
+    if key in RETENTION and "${" not in value:
+        RETENTION.bind({key: value})
     if key == "registry" and "@" in urlsplit(value).netloc:
         raise DeniedOptionError(
             "'registry' holds a user or a password, which do not belong into a file",

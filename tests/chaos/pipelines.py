@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -23,16 +23,27 @@ DAEMONS = {
 }  # which fork Python workers, PySpark's own and ours
 
 
+FOREBAY = (sys.executable, "-m", "forebay")
+
+
 class Pipeline:
     """`forebay run` in a process group of its own."""
 
-    def __init__(self, script: Path, home: Path, log: Path, *arguments: str, view: str = "plain") -> None:
+    def __init__(
+        self,
+        script: Path,
+        home: Path,
+        log: Path,
+        *arguments: str,
+        view: str = "plain",
+        program: Sequence[str] = FOREBAY,
+    ) -> None:
         self.log = log
         self._home, self._view = home, view
         self._before = self._done()
         with log.open("wb") as words:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "forebay", "run", str(script), "--home", str(home), "--master", "local[2]",
+                [*program, "run", str(script), "--home", str(home), "--master", "local[2]",
                  *arguments],
                 stdout=words, stderr=words, stdin=subprocess.DEVNULL, start_new_session=True,
             )  # fmt: skip
@@ -108,9 +119,9 @@ def pipelines(script: Path, home: Path, logs: Path, *, view: str = "plain") -> I
     """Starts pipelines of one script on one home; whatever of them still runs at the end is killed."""
     started: list[Pipeline] = []
 
-    def start(*arguments: str) -> Pipeline:
+    def start(*arguments: str, program: Sequence[str] = FOREBAY) -> Pipeline:
         log = logs / f"run-{len(started)}.log"
-        started.append(Pipeline(script, home, log, *arguments, view=view))
+        started.append(Pipeline(script, home, log, *arguments, view=view, program=program))
         return started[-1]
 
     try:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -467,3 +469,54 @@ def test_a_record_that_the_target_refuses_is_named_and_nothing_of_its_transactio
     assert case.cluster.records(small) == []
     assert set(states(session, case).values()) == {"open"}
     assert session.dead_letters(case.source).where(f"id <> '{id}'").replay(to=small).sent == 1
+
+
+def make_old(session: forebay.Session, days: int = 500) -> None:
+    """What was done with letters, as if it had been done so long ago; and nobody has looked since."""
+    with closing(sqlite3.connect(session.home / "catalog.db", isolation_level=None)) as db:
+        for table in ("dead_letter_outcomes", "dead_letter_history"):
+            db.execute(f"UPDATE {table} SET at_ms = at_ms - ?", (days * 86_400_000,))
+    for looked in (session.home / "dead_letters").glob("*.looked"):
+        looked.unlink()
+
+
+def delete_records(case: Case, topic: str) -> None:
+    """All that is in a topic is gone, as when its retention has passed."""
+    ends = case.cluster.watermarks(topic)
+    for future in case.cluster.admin.delete_records(
+        [TopicPartition(topic, partition, end) for partition, (_, end) in ends.items()]
+    ).values():
+        future.result(30)
+
+
+def test_what_became_of_a_letter_is_forgotten_when_it_is_old_and_nobody_can_meet_the_letter_again(
+    session: forebay.Session, case: Case
+) -> None:
+    letters = session.dead_letters(case.source)
+
+    def known() -> int:
+        with closing(Outcomes(session.home / "catalog.db")) as outcomes:
+            return sum(outcomes.counts().values())
+
+    case.fail(session, [BROKEN, NO_ID])
+    assert letters.discard("load test") == 2
+    make_old(session)
+    letters.reopen(dry_run=True)
+    assert known() == 2  # a view that is made now would write their letters again
+
+    delete_records(case, case.topic)
+    make_old(session, 0)
+    letters.reopen(dry_run=True)
+    assert known() == 2  # their letters are there
+    assert set(states(session, case).values()) == {"discarded"}
+
+    delete_records(case, case.dlq)
+    letters.reopen(dry_run=True)
+    assert known() == 2  # it was looked a moment ago
+    make_old(session, 0)
+    case.fail(session, [TEXT_PRICE])
+    assert letters.discard("another") == 1
+    assert known() == 1
+    assert list(states(session, case).values()) == ["discarded"]
+    with closing(sqlite3.connect(session.home / "catalog.db")) as db:
+        assert db.execute("SELECT count(*) FROM dead_letter_history").fetchone() == (1,)

@@ -7,6 +7,7 @@ import sqlite3
 import subprocess
 import sys
 import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -43,6 +44,47 @@ def test_a_line_of_the_audit_log_cannot_be_changed_or_removed(tmp_path: Path) ->
     assert [(line.actor, line.action, line.target) for line in log.entries()] == [("ann", "pause", "orders")]
     log.close()
     assert (tmp_path / "audit.db").stat().st_mode & 0o077 == 0
+
+
+def old_line(home: Path, days: float) -> None:
+    """A line as somebody wrote it so long ago."""
+    with closing(sqlite3.connect(home / "audit.db", isolation_level=None)) as db:
+        at = int((time.time() - days * 86_400) * 1000)
+        db.execute(
+            "INSERT INTO audit (at_ms, actor, action, target, detail, outcome, message) VALUES (?, 'ann', 'pause', 'orders', '', 'done', '')",
+            (at,),
+        )
+
+
+def test_lines_past_the_retention_go_and_a_line_says_which(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with closing(AuditLog(tmp_path)) as log:
+        log.add("ann", "pause", "orders")
+    for days in (500, 401, 399, 50):
+        old_line(tmp_path, days)
+    with closing(AuditLog(tmp_path)) as log:
+        log.add("ben", "resume", "orders")
+        assert [line.action for line in log.entries()] == ["resume", "remove old lines", *["pause"] * 3]
+        assert log.entries()[1].detail == "2 lines older than 400 days, of the numbers 2 to 3"
+        log.add("ben", "pause", "orders")
+        assert len(log.entries()) == 6
+    monkeypatch.setenv("FOREBAY_AUDIT_RETENTION_DAYS", "40")
+    with closing(AuditLog(tmp_path)) as log:
+        log.add("ben", "resume", "orders")
+        assert log.entries()[1].detail == "2 lines older than 40 days, of the numbers 4 to 5"
+
+
+def test_the_audit_log_keeps_a_month_whatever_is_set_and_all_of_it_where_that_makes_no_sense(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FOREBAY_AUDIT_RETENTION_DAYS", "1")
+    with closing(AuditLog(tmp_path)) as log:
+        log.add("ann", "pause", "orders")
+        old_line(tmp_path, 1_000)
+    with closing(AuditLog(tmp_path)) as log:
+        log.add("ann", "pause", "orders")
+        assert len(log.entries()) == 3
 
 
 def test_a_change_that_fails_is_written_down_with_why(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Who changed what, when: a log beside the catalog that is only ever added to.
 
-The file itself refuses to change or remove a line, whoever asks it with SQL. A line has no payload of a record and no secret:
+The file itself refuses to change a line, or to remove one that is not old, whoever asks it with SQL. Lines past their
+retention are removed, and a line says which. A line has no payload of a record and no secret:
 `detail` is written by us, and what a person typed is masked before it comes here.
 """
 
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import Literal
 
 from forebay.errors import ForebayError
+from forebay.retention import DAY_MS, LEAST_AUDIT_DAYS, retention_ms
 from forebay.sqlite import Step, migrate, transaction, write_ahead
 
 log = logging.getLogger("forebay.audit")
@@ -57,7 +59,18 @@ def _first(db: sqlite3.Connection) -> None:
     )
 
 
-STEPS: tuple[Step, ...] = (_first,)
+def _ends(db: sqlite3.Connection) -> None:
+    """Version 2: lines that are old may go."""
+    db.execute("DROP TRIGGER no_delete")
+    db.execute(
+        "CREATE TRIGGER no_delete BEFORE DELETE ON audit "
+        "WHEN OLD.at_ms > CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER) - "
+        f"{LEAST_AUDIT_DAYS * DAY_MS} "
+        f"BEGIN SELECT RAISE(ABORT, 'the audit log is only ever added to: a line stays for {LEAST_AUDIT_DAYS} days at least'); END"
+    )
+
+
+STEPS: tuple[Step, ...] = (_first, _ends)
 
 
 class AuditLog:
@@ -67,6 +80,7 @@ class AuditLog:
         self._path = home / "audit.db"
         self._lock = threading.Lock()
         self._db: sqlite3.Connection | None = None
+        self._swept_ms = 0
 
     def add(
         self,
@@ -83,10 +97,34 @@ class AuditLog:
             _short(message),
         )  # fmt: skip
         with self._lock, transaction(self._writable()) as _:
-            self._writable().execute(
-                "INSERT INTO audit (at_ms, actor, action, target, detail, outcome, message) VALUES (?, ?, ?, ?, ?, ?, ?)",
-                line,
-            )
+            self._sweep(line[0])
+            self._insert(line)
+
+    def _insert(self, line: tuple[int | str, ...]) -> None:
+        self._writable().execute(
+            "INSERT INTO audit (at_ms, actor, action, target, detail, outcome, message) VALUES (?, ?, ?, ?, ?, ?, ?)",
+            line,
+        )
+
+    def _sweep(self, now_ms: int) -> None:
+        """Once a day: lines past the retention go, in the transaction of the line that says so."""
+        if now_ms - self._swept_ms < DAY_MS:
+            return
+        try:
+            kept_ms = retention_ms("audit_retention_days")
+        except ForebayError as error:  # a change must not fail for it
+            log.error("the audit log keeps all its lines: %s", error.message)
+            return
+        self._swept_ms = now_ms
+        oldest = now_ms - kept_ms
+        found = "FROM audit WHERE at_ms < ?"
+        first, last, lines = (
+            self._writable().execute(f"SELECT min(id), max(id), count(*) {found}", (oldest,)).fetchone()
+        )
+        if lines:
+            self._writable().execute(f"DELETE {found}", (oldest,))
+            detail = f"{lines} lines older than {kept_ms // DAY_MS} days, of the numbers {first} to {last}"
+            self._insert((now_ms, "forebay", "remove old lines", "audit log", detail, "done", ""))
 
     @contextmanager
     def noted(self, actor: str, action: str, target: str, detail: str = "") -> Iterator[Note]:

@@ -56,6 +56,16 @@ StorageOption = Annotated[
 ]
 
 
+CheckpointsOption = Annotated[
+    str | None,
+    typer.Option(
+        "--checkpoints",
+        envvar="FOREBAY_CHECKPOINTS",
+        help="where checkpoints of new reads are: hdfs://host:port/folder; in the home unless given",
+    ),
+]
+
+
 AdoptOption = Annotated[
     bool,
     typer.Option(
@@ -119,6 +129,7 @@ def run(
     archive: ArchiveOption = None,
     conf: ConfOption = None,
     storage: StorageOption = None,
+    checkpoints: CheckpointsOption = None,
     adopt: AdoptOption = False,
 ) -> None:
     """Run a pipeline. It goes on where it stood; SIGTERM or Ctrl-C finishes the batch in flight and commits.
@@ -138,7 +149,13 @@ def run(
         from forebay.runtime.session import connect
 
         session = connect(
-            home, master, conf_of(conf), archive=archive_of(archive), storage=storage, adopt=adopt
+            home,
+            master,
+            conf_of(conf),
+            archive=archive_of(archive),
+            storage=storage,
+            checkpoints=checkpoints,
+            adopt=adopt,
         )
     with (
         session,

@@ -12,7 +12,7 @@ import typer
 from forebay.cli.attach import Attached, AttachOption
 from forebay.cli.inspect import DEFAULT_HOME, HomeOption
 from forebay.cli.output import OUTPUT_OPTION, OutputFormat, show, words
-from forebay.cli.run import StorageOption
+from forebay.cli.run import CheckpointsOption, StorageOption
 from forebay.cli.spark_options import LOCAL, ArchiveOption, ConfOption, MasterOption, archive_of, conf_of
 from forebay.errors import OptionConflictError
 
@@ -32,6 +32,7 @@ def sql(
     archive: ArchiveOption = None,
     conf: ConfOption = None,
     storage: StorageOption = None,
+    checkpoints: CheckpointsOption = None,
     attach: AttachOption = None,
 ) -> None:
     """A SQL shell; the queries of views created in it run as long as it does.
@@ -45,21 +46,28 @@ def sql(
     if execute is None and sys.stdin.isatty():
         from forebay.cli.shell import loop
 
-        with _session(home, master, archive, conf, storage) as session:
+        with _session(home, master, archive, conf, storage, checkpoints) as session:
             loop(session, output)
         return
     script = sys.stdin.read() if execute in (None, "-") else execute
     assert script is not None
-    for result in _results(home, script, lambda: _session(home, master, archive, conf, storage)):
+    for result in _results(home, script, lambda: _session(home, master, archive, conf, storage, checkpoints)):
         show(result, output)
 
 
 def _session(
-    home: Path, master: str, archive: str | None, conf: list[str] | None, storage: str | None
+    home: Path,
+    master: str,
+    archive: str | None,
+    conf: list[str] | None,
+    storage: str | None,
+    checkpoints: str | None,
 ) -> Session:
     from forebay.runtime.session import connect
 
-    return connect(home, master, conf_of(conf), archive=archive_of(archive), storage=storage)
+    return connect(
+        home, master, conf_of(conf), archive=archive_of(archive), storage=storage, checkpoints=checkpoints
+    )
 
 
 def _attached(attach: str, execute: str | None, output: OutputFormat) -> None:

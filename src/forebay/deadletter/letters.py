@@ -15,6 +15,7 @@ from urllib.parse import quote
 
 from forebay import locks
 from forebay.deadletter.entry import Condition, Entry, batch_of, everything, schema
+from forebay.deadletter.forgetting import forget_gone
 from forebay.deadletter.identity import Identity
 from forebay.deadletter.letter import Letter
 from forebay.deadletter.letterbox import Letterbox, LetterReader, Place, Progress, silent
@@ -332,6 +333,7 @@ class DeadLetters:
             )
         try:
             yield
+            forget_gone(self._owner, self._outcomes, folder)
         finally:
             held.release()
 

@@ -169,6 +169,27 @@ class Outcomes:
             ).fetchone()
         return found is not None
 
+    # -- what is old ---------------------------------------------------------------------------------
+
+    def settled_before(self, source: str, at_ms: int) -> set[Identity]:
+        """Letters of which nothing was decided since then, those that were opened again among them."""
+        with self._lock:
+            rows = self._db.execute(
+                'SELECT topic, partition, "offset", topic_id FROM dead_letter_history WHERE source = ? '
+                'GROUP BY topic, partition, "offset", topic_id HAVING max(at_ms) < ?',
+                (source, at_ms),
+            ).fetchall()
+        return {Identity(*row) for row in rows}
+
+    def forget(self, source: str, letters: Iterable[Identity]) -> None:
+        """All that became of letters that nobody will meet again. One of which there is a letter would be open again."""
+        of_one = 'source = ? AND topic = ? AND partition = ? AND "offset" = ? AND topic_id = ?'
+        keys = [(source, *identity) for identity in letters]
+        with self._transaction() as db:
+            db.executemany(f"DELETE FROM dead_letter_outcomes WHERE {of_one}", keys)  # noqa: S608
+            # After that: a trigger has noted that they are open, and the index of letters must not hear of it.
+            db.executemany(f"DELETE FROM dead_letter_history WHERE {of_one}", keys)  # noqa: S608
+
     # -- replays -------------------------------------------------------------------------------------
 
     @staticmethod

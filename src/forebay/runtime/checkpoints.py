@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from forebay.connectors.contract import Offsets
 from forebay.errors import CheckpointError
+from forebay.runtime.checkpoint_places import CheckpointPath
 from forebay.source.watermarks import CONTROL
 
 # A batch that is repeated is left out by the tables that have it, so its commit may be forgotten.
@@ -35,11 +35,11 @@ class Checkpoint:
     offsets: tuple[Offsets, ...]
 
 
-def exists(path: Path) -> bool:
+def exists(path: CheckpointPath) -> bool:
     return (path / "metadata").is_file()
 
 
-def committed(path: Path) -> Checkpoint | None:
+def committed(path: CheckpointPath) -> Checkpoint | None:
     """What the checkpoint has committed; None when there is none, or no batch was finished yet."""
     if not exists(path):
         return None
@@ -49,12 +49,12 @@ def committed(path: Path) -> Checkpoint | None:
     return Checkpoint(query_id(path), batch, offsets(path, batch))
 
 
-def last_batch(path: Path) -> int:
+def last_batch(path: CheckpointPath) -> int:
     """The last batch with an entry in the commit log; -1 before the first."""
     return max(_numbers(path / "commits"), default=-1)
 
 
-def offsets(path: Path, batch: int) -> tuple[Offsets, ...]:
+def offsets(path: CheckpointPath, batch: int) -> tuple[Offsets, ...]:
     """Where a batch ends, a source an entry: from the log that Spark writes before it runs the batch."""
     file = path / "offsets" / str(batch)
     lines = [line for line in _lines(file, 3, RESTORE)[2:] if line != NONE]
@@ -62,14 +62,14 @@ def offsets(path: Path, batch: int) -> tuple[Offsets, ...]:
     return tuple(each for each in found if CONTROL not in each)
 
 
-def _numbers(directory: Path) -> list[int]:
+def _numbers(directory: CheckpointPath) -> list[int]:
     try:
         return [int(entry.name) for entry in directory.iterdir() if entry.name.isdigit()]
     except FileNotFoundError:
         return []
 
 
-def sweep(path: Path) -> None:
+def sweep(path: CheckpointPath) -> None:
     """Take away what a process left that was killed while it wrote its first offsets.
 
     Spark writes to a hidden file and renames it. Where it finds no batch, but anything else in these folders, it
@@ -83,25 +83,25 @@ def sweep(path: Path) -> None:
             draft.unlink(missing_ok=True)
 
 
-def in_flight(path: Path) -> int | None:
+def in_flight(path: CheckpointPath) -> int | None:
     """The batch that was begun and is not done, if there is one."""
     begun = max(_numbers(path / "offsets"), default=-1)
     return begun if begun > last_batch(path) else None
 
 
-def give_up(path: Path, batch: int) -> None:
+def give_up(path: CheckpointPath, batch: int) -> None:
     """Forget that a batch was begun: the next one of its number is planned anew. Nobody may have kept anything of it."""
     for log in path / "offsets" / str(batch), path / "offsets" / f".{batch}.crc":
         log.unlink(missing_ok=True)
 
 
-def query_id(path: Path) -> str:
+def query_id(path: CheckpointPath) -> str:
     """The id Spark gave the query when the checkpoint was made: another checkpoint, another id."""
     file = path / "metadata"
     return str(_parsed(file, "".join(_lines(file, 1, RESTORE)), RESTORE, "id")["id"])
 
 
-def check(path: Path) -> None:
+def check(path: CheckpointPath) -> None:
     """CheckpointError if Spark could not go on from it. Spark itself would name neither the file nor a remedy."""
     if not exists(path):
         return
@@ -114,7 +114,7 @@ def check(path: Path) -> None:
         _parsed(file, "".join(_lines(file, 2, REPEAT)[1:]), REPEAT)
 
 
-def _lines(file: Path, least: int, remedy: str) -> list[str]:
+def _lines(file: CheckpointPath, least: int, remedy: str) -> list[str]:
     """Of one of Spark's files. FileNotFoundError where it is not there."""
     try:
         found = file.read_bytes().decode().splitlines()
@@ -125,7 +125,7 @@ def _lines(file: Path, least: int, remedy: str) -> list[str]:
     return found
 
 
-def _parsed(file: Path, text: str, remedy: str, *keys: str) -> dict[str, Any]:
+def _parsed(file: CheckpointPath, text: str, remedy: str, *keys: str) -> dict[str, Any]:
     try:
         found = json.loads(text)
     except ValueError:

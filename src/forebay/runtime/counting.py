@@ -8,8 +8,9 @@ leaves batches that are done but not counted; they are counted before the query 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
 
 from forebay.catalog import BatchRecord, Catalog
@@ -42,6 +43,10 @@ class Counted(Protocol):
     connectors: dict[str, SourceConnector]
     paths: ViewPaths
 
+    def account_folders(self, source: str) -> Sequence[Path]:
+        """Where is written down what tasks read for it and is not counted yet."""
+        ...
+
 
 def recount(catalog: Catalog, query: Counted, batch: int, ends: Mapping[str, Offsets]) -> None:
     """Bring the totals of a view up to where a batch ended in each source."""
@@ -63,7 +68,7 @@ def count(catalog: Catalog, query: Counted, name: str, end: Offsets, batch: Batc
         return 0
     start = query.starts[name] if counted is None else dict(counted.offsets)
     connector = query.connectors[name]
-    found = accounts.find(query.paths.accounts_of(name), connector.splits(start, end, 1))
+    found = accounts.find(query.account_folders(name), connector.splits(start, end, 1), query.name)
     policy = SourceFolder.of(query.paths.root.parent.parent, name).read_policy()
     account = found.account if found.whole else _read_again(connector, start, end, found.account, policy)
     lost = connector.lost(start, end)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from forebay.catalog import Catalog, Definition
 from forebay.errors import UnsupportedSqlError
@@ -16,7 +16,7 @@ from forebay.runtime.times import time_text
 from forebay.views.paths import paths_of
 
 if TYPE_CHECKING:
-    from forebay.sql import CreateSource, CreateView, Statement
+    from forebay.sql import CreateSource, CreateView, Statement, ViewPlan
     from forebay.views.changes import ChangeFeed
     from forebay.views.groups.group_table import GroupTable
     from forebay.views.table import ViewTable
@@ -137,3 +137,17 @@ def describe_view(home: Path, catalog: Catalog, name: str, status: QueryStatus |
             notes.append(f"Behind the groups: {groups.staleness_s():.1f} s")
         notes.append(f"Files: {size.files}, {size.size:,} bytes, {vacuumed}")
     return Result.of(("column", "type"), rows, notes)
+
+
+def detail_of(plan: ViewPlan) -> dict[str, Any]:
+    """What the catalog keeps of a view's plan."""
+    detail: dict[str, Any] = {
+        "sources": list(plan.tables),
+        "emit": plan.emit,
+        "keys": list(plan.merge_keys),
+    }
+    if plan.kept:
+        detail["kept"] = plan.kept
+    if plan.partial:
+        detail["partial"] = True
+    return detail

@@ -18,6 +18,7 @@ from pyspark.sql import SparkSession
 
 from forebay import threads
 from forebay.catalog import Catalog
+from forebay.errors import StorageError
 from forebay.runtime import checkpoints
 from forebay.runtime.events import BatchReport, Events, SourceReport
 from forebay.runtime.live_run import by_source
@@ -107,7 +108,7 @@ class ProgressFollower:
             run = query.run
             if run is None:
                 continue
-            last = checkpoints.last_batch(query.checkpoint)
+            last = _last_batch(query)
             if last > query.progress.reported:
                 found[run] = last
                 if query.progress.reported < behind.get(run, -1):
@@ -127,7 +128,11 @@ class ProgressFollower:
         """Up to the checkpoint: by the reports that the query still has, else by what the checkpoint says itself."""
         for report in query.unheard():
             self._record(query, report)
-        done = checkpoints.committed(query.checkpoint)
+        try:
+            done = checkpoints.committed(query.checkpoint)
+        except StorageError as error:  # the next batch is counted from where these should have been
+            log.warning("%s: %s", query.what, error.message)
+            return
         if done is not None and done.batch > query.progress.reported:
             moved = tuple(SourceReport(end, None, moved=True) for end in by_source(done.offsets).values())
             self._record(query, BatchReport(done.batch, 0, 0, moved))
@@ -138,3 +143,11 @@ class ProgressFollower:
         except Exception:
             # The next batch is counted from where this one should have been: nothing is left out.
             log.exception("batch %d of %s could not be counted", report.batch, query.what)
+
+
+def _last_batch(query: StreamRun) -> int:
+    """By the checkpoint; -1 while its place is away."""
+    try:
+        return checkpoints.last_batch(query.checkpoint)
+    except StorageError:
+        return -1

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import logging
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import Any
 
 from pyspark import SparkContext
@@ -18,6 +19,7 @@ from forebay.deadletter.policy import SourceFolder
 from forebay.errors import CheckpointError, ForebayError
 from forebay.runtime import changelog, checkpoints
 from forebay.runtime.batch_spans import BatchSpans
+from forebay.runtime.checkpoint_places import checkpoint_of
 from forebay.runtime.counting import BatchToCount, count, recount
 from forebay.runtime.events import BatchReport
 from forebay.runtime.live_run import by_source
@@ -60,7 +62,7 @@ class RunningQuery(StreamRun):
         super().__init__(
             name,
             f"view '{name}'",
-            paths.checkpoint,
+            checkpoint_of(paths.root),
             paths.drain,
             read=view_read(name, shared=False),
             flows={source: FlowFolder.of(folder.root) for source, folder in (folders or {}).items()},
@@ -98,7 +100,7 @@ class RunningQuery(StreamRun):
     def prepare(self, frame: DataFrame) -> None:
         """Make the table, or make sure that table and checkpoint belong together."""
         if not self.table.exists():
-            if checkpoints.exists(self.paths.checkpoint):
+            if checkpoints.exists(self.checkpoint):
                 raise CheckpointError(
                     f"the table of view '{self.name}' is gone, but its checkpoint is there",
                     remedy=f"DROP MATERIALIZED VIEW {self.name}, then create it again",
@@ -107,7 +109,7 @@ class RunningQuery(StreamRun):
         elif (
             not self.recovering
             and self.table.open().version() > 0
-            and not checkpoints.exists(self.paths.checkpoint)
+            and not checkpoints.exists(self.checkpoint)
         ):
             raise gone(self.name, recoverable=END in self.table.newest_metadata())
 
@@ -116,9 +118,9 @@ class RunningQuery(StreamRun):
         super().start(frame)
 
     def location(self, frame: DataFrame) -> str:
-        return (
-            super().location(frame) if self.state_server is None else self.state_server.url(self.checkpoint)
-        )
+        if self.state_server is None or not isinstance(self.checkpoint, Path):
+            return super().location(frame)
+        return self.state_server.url(self.checkpoint)
 
     def accounts(self, source: str, context: SparkContext) -> int:
         """Where tasks over a source send what they read."""
@@ -134,7 +136,7 @@ class RunningQuery(StreamRun):
             each.kept([self.name], tasks, lambda source=source: self._folders[source].read_policy())  # type: ignore[misc]
 
     def _keep(self, frame: DataFrame, batch: int) -> None:
-        query_id = checkpoints.query_id(self.paths.checkpoint)
+        query_id = checkpoints.query_id(self.checkpoint)
         self.lock.check()
         if self.table.holds(query_id, batch):
             log.info("view '%s': batch %d is in the table already", self.name, batch)
@@ -149,7 +151,7 @@ class RunningQuery(StreamRun):
         elif self._merge_keys is None:
             written = self.table.written(frame, batch)
             self._take_accounts()
-            ends = by_source(checkpoints.offsets(self.paths.checkpoint, batch))
+            ends = by_source(checkpoints.offsets(self.checkpoint, batch))
             self.table.add(written, query_id, batch, {END: json.dumps(ends)})
         else:
             rows = frame.toArrow()
@@ -157,6 +159,9 @@ class RunningQuery(StreamRun):
             self.table.merge(rows, self._merge_keys, query_id, batch)
         if self._kept == "rows":
             changelog.check(self.table, self.name)  # also of a batch that was there already
+
+    def account_folders(self, source: str) -> Sequence[Path]:
+        return (self.paths.accounts_of(source),)
 
     def _take_accounts(self) -> None:
         """What the tasks of this batch read, which is known once its rows are here. It is judged before any is kept."""

@@ -44,7 +44,7 @@ from forebay.runtime.sources import Sources
 from forebay.runtime.spark_failures import ours
 from forebay.runtime.spark_start import SparkStart
 from forebay.runtime.status import Listing, QueryStatus, SourceLag, SourceStatus
-from forebay.runtime.view_places import storage_of
+from forebay.runtime.view_places import IN_HOME, Places
 from forebay.runtime.view_positions import earlier
 from forebay.runtime.views import Views
 from forebay.telemetry import otlp
@@ -67,6 +67,7 @@ def connect(
     spark_conf: Mapping[str, str] | None = None,
     *,
     storage: str | None = None,
+    checkpoints: str | None = None,
     adopt: bool = False,
     archive: str | Path | None = None,
     registry: ConnectorRegistry | None = None,
@@ -83,6 +84,7 @@ def connect(
     master: where Spark runs: `local[*]` is this machine with all its cores, `spark://…` and `yarn` are clusters
     spark_conf: settings of Spark, `{"spark.driver.memory": "4g"}`; they cannot change a Spark that runs already
     storage: where tables of new views are, `s3://bucket/prefix`, if not in the home; credentials are in the environment
+    checkpoints: where those of new reads are, `hdfs://host:port/folder`, if not in the home
     adopt: a new view goes on with the table that is at its place already: for a home that is lost
     archive: for a cluster: what `forebay pack` has made, for workers that have no Forebay
     registry: the connectors that sources may name; those that are installed unless given
@@ -90,8 +92,8 @@ def connect(
     It does not block: Spark starts when it is first needed, and brokers are asked when a statement needs them. Close the
     session, or use it in a `with` block: closing finishes the batches in flight and commits their offsets.
     """
-    found = registry or default_registry()
-    return Session(Path(home), master, dict(spark_conf or {}), found, storage, archive, adopt=adopt)
+    found, places = registry or default_registry(), Places.of(storage, checkpoints)
+    return Session(Path(home), master, dict(spark_conf or {}), found, places, archive, adopt=adopt)
 
 
 class Session:
@@ -102,7 +104,7 @@ class Session:
 
     def __init__(
         self, home: Path, master: str, spark_conf: dict[str, str], registry: ConnectorRegistry,
-        storage: str | None = None, archive: str | Path | None = None, *, adopt: bool = False,
+        places: Places = IN_HOME, archive: str | Path | None = None, *, adopt: bool = False,
     ) -> None:  # fmt: skip
         self.home = home.expanduser().resolve()
         self._spark_conf = spark_conf
@@ -116,7 +118,7 @@ class Session:
         self._outcomes = Outcomes(self.home / "catalog.db")
         self._audit = AuditLog(self.home)
         self._sources = Sources(self.home, self._catalog, registry)
-        about = (self.home, self._catalog, self._sources, lambda: self.spark, self._lock, storage_of(storage))
+        about = (self.home, self._catalog, self._sources, lambda: self.spark, self._lock, places)
         self._views = Views(*about, adopting=adopt)
         self._health = SessionHealth(self._catalog, self._sources, self._views)
         health = self._health

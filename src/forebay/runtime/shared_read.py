@@ -18,8 +18,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, ExitStack
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import replace
 from typing import Any
 
 from pyspark.sql import DataFrame
@@ -33,12 +32,15 @@ from forebay.files import make_folder, write_whole
 from forebay.object_path import storage_away
 from forebay.runtime import checkpoints
 from forebay.runtime.batch_spans import BatchSpans
+from forebay.runtime.checkpoint_places import CheckpointPath
 from forebay.runtime.counting import batch_record
 from forebay.runtime.counting import report as report_errors
 from forebay.runtime.events import BatchReport
 from forebay.runtime.keyed_read import KeyedRead
 from forebay.runtime.live_run import by_source
+from forebay.runtime.read_accounts import ReadAccounts
 from forebay.runtime.read_answer import BatchAnswer, answer_of
+from forebay.runtime.read_paths import ReadPaths
 from forebay.runtime.shared_view import SharedView
 from forebay.runtime.stream_run import OnCheckpoint, StreamRun
 from forebay.runtime.task_accounts import hand_on, judge, newest_times
@@ -46,72 +48,13 @@ from forebay.source import watermarks
 from forebay.source.accounts import Account
 from forebay.source.batch_size import Cause
 from forebay.source.budget import InFlight
-from forebay.source.flow_folder import ALL, ASIDE, FlowFolder, Plan, view_read
+from forebay.source.flow_folder import ALL, ASIDE, FlowFolder, Plan
 from forebay.source.serving import Participant, ReadState
 from forebay.views.common_table import OffsetsTakenError
 
 log = logging.getLogger("forebay.read")
 
 SLOW_S = 10.0  # so long the other views wait for one whose table takes its batch
-
-
-@dataclass(frozen=True)
-class ReadPaths:
-    """Where a shared read keeps what. Everything of it is below one directory."""
-
-    root: Path
-
-    @property
-    def read(self) -> str:
-        """Its name among the reads of its source."""
-        return ALL if self.root.name == "read" else view_read(self.root.parent.name, shared=True)
-
-    @property
-    def checkpoint(self) -> Path:
-        return self.root / "checkpoint"
-
-    @property
-    def drain(self) -> Path:
-        return self.root / "drain"
-
-    @property
-    def state(self) -> Path:
-        return self.root / "views.json"
-
-    @property
-    def health(self) -> Path:
-        """How partitions fared, where the error policy has limits."""
-        return self.root / "health"
-
-    @property
-    def event_times(self) -> Path:
-        """The greatest event time that was read of each partition."""
-        return self.root / "event-times.json"
-
-    @property
-    def keys(self) -> Path:
-        """The marks of keys that have watermarks of their own."""
-        return self.root / "keys.arrow"
-
-    @property
-    def watermark(self) -> Path:
-        """The source's watermark as of the last look, by the process that plans."""
-        return self.root / "watermark.json"
-
-    @property
-    def share(self) -> Path:
-        """What this process is assigned of a group that is shared."""
-        return self.root / "group"
-
-    @property
-    def claimed(self) -> Path:
-        """The batch that tables may have, where the group is shared."""
-        return self.root / "claimed"
-
-    @property
-    def start(self) -> Path:
-        """Where the first batch starts. Spark does not keep it: a first batch that is repeated asks again."""
-        return self.root / "start.json"
 
 
 class SharedRead(StreamRun):
@@ -150,6 +93,7 @@ class SharedRead(StreamRun):
         self._share = connector.share
         self._folder = folder
         self._catalog = catalog
+        self._accounts = ReadAccounts(paths.accounts, connector)
         self._frame = frame
         self._serving = threading.RLock()  # nobody comes or goes while a batch is kept
         self._kept: dict[int, list[tuple[SharedView, Offsets, int]]] = {}  # by batch: to be announced
@@ -313,6 +257,7 @@ class SharedRead(StreamRun):
             self._make_ours(answer, batch)
             served = [view for view in self.views.values() if self._is_for(view, answer)]
             late: dict[str, int] = {}
+            self._accounts.write(query_id, batch, [view.name for view in served], answer)
             failed = self._keep(served, answer, query_id, batch, late)
             again = {
                 name: self._going_on(name, answer, why)
@@ -470,6 +415,7 @@ class SharedRead(StreamRun):
             for task in answer.accounts:
                 everything.add(task.account)
             report_errors(self.source, ",".join(sorted(view.name for view in kept)), everything)
+        self._accounts.remove_counted(self._catalog.totals, self.source, self.known)
         self._kept[batch] = announced
 
     def _settle(
@@ -551,7 +497,7 @@ class SharedRead(StreamRun):
 
 
 def later_of_table(
-    connector: SourceConnector, checkpoint: Path, view: SharedView, position: Offsets
+    connector: SourceConnector, checkpoint: CheckpointPath, view: SharedView, position: Offsets
 ) -> Offsets:
     """Where a view stands that was at `position` before its last batch: its table may have that one already."""
     if not checkpoints.exists(checkpoint):

@@ -23,10 +23,17 @@ from forebay.errors import AlreadyRunningError, CheckpointError, ForebayError
 from forebay.files import make_folder
 from forebay.object_path import store_settings
 from forebay.runtime import checkpoints
+from forebay.runtime.checkpoint_places import (
+    CheckpointPath,
+    checkpoint_of,
+    leave_checkpoint,
+    settle_checkpoint,
+)
 from forebay.runtime.keyed_read import KeyedRead
 from forebay.runtime.live_run import by_source
+from forebay.runtime.read_paths import ReadPaths, of_source, of_view
 from forebay.runtime.recovery import gone
-from forebay.runtime.shared_read import ReadPaths, SharedRead, later_of_table
+from forebay.runtime.shared_read import SharedRead, later_of_table
 from forebay.runtime.shared_view import SharedView
 from forebay.runtime.sources import Sources
 from forebay.runtime.spark import hand_over_stores
@@ -51,7 +58,9 @@ class SharedReads:
         sources: Sources,
         spark: Callable[[], SparkSession],
         lock: AbstractContextManager[Any],
+        checkpoints_below: str | None = None,
     ) -> None:
+        self._below = checkpoints_below  # where those of new reads are, if not in the home
         self._home = home
         self._catalog = catalog
         self._sources = sources
@@ -146,8 +155,9 @@ class SharedReads:
     def _join(self, shared: SharedRead, view: SharedView, position: Offsets) -> None:
         shared.add(view, position)
         view.leave = self.leave
-        for left in (self._alone_paths(view).root, view.paths.checkpoint):
-            shutil.rmtree(left, ignore_errors=True)
+        for left in (of_view(view.paths).root, view.paths.root):
+            leave_checkpoint(left)
+        shutil.rmtree(of_view(view.paths).root, ignore_errors=True)
         if shared.run is None and shared.state is QueryState.CREATED:
             if self._to_start is None:
                 shared.start(shared.build())
@@ -155,7 +165,7 @@ class SharedReads:
                 self._to_start.append(shared)
 
     def _serve_alone(self, view: SharedView) -> None:
-        read = self._read(view.source, self._alone_paths(view))
+        read = self._read(view.source, of_view(view.paths))
         if read.position is None:
             read.begin_at(view.position)
         read.after_batch = self._maybe_join
@@ -197,20 +207,25 @@ class SharedReads:
         known = shared.left_at(view) if shared is not None else None
         if known is not None:
             return known
-        for checkpoint in (self._alone_paths(view).checkpoint, view.paths.checkpoint):
+        for root in (of_view(view.paths).root, view.paths.root):
+            checkpoint = self._checkpoint(root)
             done = checkpoints.committed(checkpoint)
             if done is not None:
                 position = by_source(done.offsets)[view.source]
                 return later_of_table(self._sources.connector(view.source), checkpoint, view, position)
-            start = checkpoint.parent / "start.json"
+            start = root / "start.json"
             if checkpoints.exists(checkpoint) and start.exists():
                 found = json.loads(start.read_text())
                 position = found.get(view.source, found)
                 return later_of_table(self._sources.connector(view.source), checkpoint, view, position)
         return None
 
-    def _alone_paths(self, view: SharedView) -> ReadPaths:
-        return ReadPaths(view.paths.root / "alone")
+    def _checkpoint(self, root: Path) -> CheckpointPath:
+        """To look into, for which it may take a Spark that runs."""
+        found = checkpoint_of(root)
+        if not isinstance(found, Path):
+            self._spark()
+        return found
 
     def _read_for_all(self, source: str) -> SharedRead | None:
         """The source's read; None if another process has it."""
@@ -218,7 +233,7 @@ class SharedReads:
         if known is not None and known.state in (QueryState.FAILED, QueryState.STOPPED):
             self._close(source)
         if source not in self._for_all:
-            paths = ReadPaths(self._home / "sources" / source / "read")
+            paths = of_source(self._home, source)
             make_folder(paths.root, 0o700)
             held = locks.take(paths.root / "lock")
             if held is None:
@@ -234,6 +249,8 @@ class SharedReads:
     def _read(self, source: str, paths: ReadPaths) -> SharedRead:
         sources = self._sources
         connector = sources.connector(source)
+        settle_checkpoint(paths.root, self._below)
+        self._checkpoint(paths.root)
 
         def frame(paths: ReadPaths) -> Any:
             statement = sources.statement(source)
@@ -295,6 +312,7 @@ class SharedReads:
         if not shared.known:
             root = shared.paths.root
             self._close(source)
+            leave_checkpoint(root)
             shutil.rmtree(root, ignore_errors=True)
         elif not shared.views:
             self._close(source)

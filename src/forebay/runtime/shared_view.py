@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from forebay.backoff import Backoff
@@ -16,6 +16,7 @@ from forebay.runtime.counting import BatchToCount, recount
 from forebay.runtime.live_run import LiveRun
 from forebay.runtime.lock import ViewLock
 from forebay.runtime.read_answer import BatchAnswer
+from forebay.runtime.read_paths import of_source, of_view
 from forebay.source.accounts import Account
 from forebay.source.serving import ServedView
 from forebay.views.paths import ViewPaths
@@ -111,6 +112,12 @@ class SharedView(LiveRun):
             return None
         number = -1 if known is None else known.batch
         return answer.account_of(self.name), BatchToCount(number + 1, late, took_ms)
+
+    def account_folders(self, source: str) -> Sequence[Path]:
+        """Of the reads that serve or served it, and its own, if it had a query of its own before."""
+        home = self.paths.root.parent.parent
+        reads = (of_source(home, source), of_view(self.paths))
+        return (*(each.accounts for each in reads), self.paths.accounts_of(source))
 
     def count_up_to_here(self, catalog: Catalog) -> None:
         """Count what is in the table, but was not counted: a process ended in between, or it was done without the others."""

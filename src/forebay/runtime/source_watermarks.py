@@ -6,17 +6,17 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 
-from forebay.runtime.shared_read import ReadPaths
+from forebay.runtime.read_paths import of_source, of_view
 from forebay.source.watermarks import Decision, PartitionMark
 from forebay.views.paths import paths_of
 
 
 def decisions(home: Path, source: str, views: Iterable[str]) -> dict[str, Decision]:
     """By who reads: "one read" for many views, or a view that reads by itself."""
-    files = {"one read": ReadPaths(home / "sources" / source / "read").watermark}
+    files = {"one read": of_source(home, source).watermark}
     for view in views:
         paths = paths_of(home, view)
-        alone = ReadPaths(paths.root / "alone").watermark
+        alone = of_view(paths).watermark
         files[f"view {view}"] = alone if alone.exists() else paths.watermark_of(source)
     found = {reader: Decision.read(path) for reader, path in files.items()}
     return {reader: each for reader, each in found.items() if each is not None}

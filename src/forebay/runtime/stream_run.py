@@ -26,10 +26,12 @@ from forebay.errors import (
     ForebayError,
     NewFieldsError,
     QueryFailedError,
+    StorageError,
     WorkerLostError,
     from_text,
 )
 from forebay.runtime import checkpoints, clusters, events
+from forebay.runtime.checkpoint_places import CheckpointPath, checkpoint_away
 from forebay.runtime.events import BatchReport
 from forebay.runtime.live_run import LiveRun, by_source
 from forebay.runtime.source_flow import state_of
@@ -52,7 +54,7 @@ class StreamRun(LiveRun):
         self,
         name: str,
         what: str,
-        checkpoint: Path,
+        checkpoint: CheckpointPath,
         drain: Path,
         *,
         read: str,
@@ -119,8 +121,12 @@ class StreamRun(LiveRun):
 
     def location(self, frame: DataFrame) -> str:
         """What Spark calls the checkpoint. On a cluster a path alone may mean one of its own file system."""
-        master = frame.sparkSession.sparkContext.master
-        return str(self.checkpoint) if clusters.is_local(master) else f"file://{self.checkpoint}"
+        local = clusters.is_local(frame.sparkSession.sparkContext.master)
+        return (
+            f"file://{self.checkpoint}"
+            if isinstance(self.checkpoint, Path) and not local
+            else str(self.checkpoint)
+        )
 
     def _write(self, frame: DataFrame, batch: int) -> None:
         self._writing = (batch, time.monotonic())
@@ -217,7 +223,9 @@ class StreamRun(LiveRun):
         if self._stopping.is_set() or message is None:
             self.set_state(QueryState.STOPPED, "")
             return
-        self._on_failure(from_text(message) or clusters.not_set_up(message) or _transient(message), message)
+        self._on_failure(
+            from_text(message) or clusters.not_set_up(message) or self._transient(message), message
+        )
 
     def _on_failure(self, error: ForebayError | None, message: str) -> None:
         if isinstance(error, NewFieldsError) and (error.source, error.schema_id) not in self._evolved:
@@ -230,6 +238,9 @@ class StreamRun(LiveRun):
             self._in_background("restart", self._restart)
             return
         self.fail(error or QueryFailedError(f"{self.what} failed: {reason(message)}"))
+
+    def _transient(self, message: str) -> ForebayError | None:
+        return _transient(message) or checkpoint_away(self.checkpoint, message)
 
     def _in_background(self, what: str, body: Callable[[], None]) -> None:
         threads.start(f"forebay-{what}-{self.name}", body, self._not_started)
@@ -263,7 +274,7 @@ class StreamRun(LiveRun):
         except (ForebayError, PySparkException, Py4JError, OSError) as error:
             if not self._stopping.is_set():  # else it was stopped while it was being started
                 text = str(error)
-                known = error if isinstance(error, ForebayError) else from_text(text) or _transient(text)
+                known = error if isinstance(error, ForebayError) else from_text(text) or self._transient(text)
                 self._on_failure(known, text)
 
     # -- stopping ------------------------------------------------------------------------------------
@@ -291,7 +302,10 @@ class StreamRun(LiveRun):
         self._drain.unlink(missing_ok=True)
         try:
             self._remember_checkpoint()
-        except CheckpointError as error:  # stopping ends all the same; whoever starts it again gets the error
+        except (
+            CheckpointError,
+            StorageError,
+        ) as error:  # stopping ends all the same; whoever starts it again gets the error
             log.error("%s: %s", self.what, error.message)
         if self.state not in (QueryState.STOPPED, QueryState.FAILED):
             self.set_state(QueryState.STOPPED, "")

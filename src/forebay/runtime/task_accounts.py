@@ -34,6 +34,7 @@ class TaskAccount:
     loan: str = ""  # whose letters were lent to it
     traced: Sequence[TracedRecord] = ()  # some of the records that carry a trace
     spans: Sequence[Span] = ()  # what it read
+    form: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)  # as it was sent
 
     @staticmethod
     def of(form: Mapping[str, Any]) -> TaskAccount:
@@ -51,6 +52,7 @@ class TaskAccount:
             form.get("loan", ""),
             [TracedRecord(*each) for each in form.get("traced", ())],
             [Span(*span) for span in form.get("spans", ())],
+            form,
         )
 
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import uuid
+from dataclasses import dataclass
 
 from forebay import sql
 from forebay.catalog import Catalog
 from forebay.errors import ObjectExistsError
 from forebay.object_path import ObjectPath, TablePath, table_path
 from forebay.program import Program, Selecting
+from forebay.runtime.checkpoint_places import checkpoints_of, settle_checkpoint
 from forebay.runtime.definitions import defined, view_statement
 from forebay.runtime.sources import Sources
 from forebay.views.common_table import is_common
@@ -26,6 +28,22 @@ OF_GROUPS = (
 )
 
 
+@dataclass(frozen=True)
+class Places:
+    """Where a session puts what of new views, if not in the home."""
+
+    tables: str | None = None
+    checkpoints: str | None = None
+
+    @classmethod
+    def of(cls, storage: str | None, checkpoints: str | None) -> Places:
+        """What is given, or what the environment says. OptionValueError."""
+        return cls(storage_of(storage), checkpoints_of(checkpoints))
+
+
+IN_HOME = Places()
+
+
 def storage_of(given: str | None) -> str | None:
     """Where the tables of new views are: what is given, or FOREBAY_STORAGE; None: in the home. OptionValueError."""
     storage = given or os.environ.get("FOREBAY_STORAGE") or None
@@ -35,10 +53,11 @@ def storage_of(given: str | None) -> str | None:
 
 
 class ViewPlaces:
-    """Of a session. `storage` is where tables of new views are, if not in the home."""
+    """Of a session."""
 
-    def __init__(self, storage: str | None, catalog: Catalog, sources: Sources) -> None:
-        self._storage = storage
+    def __init__(self, places: Places, catalog: Catalog, sources: Sources) -> None:
+        self._storage = places.tables
+        self._checkpoints = places.checkpoints
         self._catalog = catalog
         self._sources = sources
 
@@ -47,6 +66,8 @@ class ViewPlaces:
 
         Members of a group that is shared have one table for all, if the view selects.
         """
+        if program is None:
+            settle_checkpoint(paths.root, self._checkpoints)
         location = _location(statement)
         place = place_of(location, self._storage, statement.name)
         if place is None:

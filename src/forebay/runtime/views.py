@@ -27,9 +27,10 @@ from forebay.errors import (
 )
 from forebay.program import Program, Selecting, output_schema
 from forebay.runtime import changelog, checkpoints, late_tables, late_views
+from forebay.runtime.checkpoint_places import checkpoint_of, leave_checkpoint, remove_checkpoint
 from forebay.runtime.closing_view import ClosingView
 from forebay.runtime.common_view import row_view
-from forebay.runtime.definitions import changes_of_view, table_of_view, view_statement
+from forebay.runtime.definitions import changes_of_view, detail_of, table_of_view, view_statement
 from forebay.runtime.following_tables import Publishing
 from forebay.runtime.group_checks import GroupChecks
 from forebay.runtime.group_view import GroupView, counted
@@ -44,7 +45,7 @@ from forebay.runtime.spark_refusals import refused, registered, temporary_names
 from forebay.runtime.state_server import StateServer
 from forebay.runtime.status import views_over
 from forebay.runtime.stream_run import StreamRun
-from forebay.runtime.view_places import ViewPlaces
+from forebay.runtime.view_places import IN_HOME, Places, ViewPlaces
 from forebay.runtime.view_starts import ViewStarts
 from forebay.source.flow_folder import view_read
 from forebay.source.needed import adds_up_alike, needed_columns, returns
@@ -69,19 +70,19 @@ class Views:
         sources: Sources,
         spark: Callable[[], SparkSession],
         lock: AbstractContextManager[Any],
-        storage: str | None = None,
+        places: Places = IN_HOME,
         *,
         adopting: bool = False,
     ) -> None:
         self.home = home
-        self.places = ViewPlaces(storage, catalog, sources)
+        self.places = ViewPlaces(places, catalog, sources)
         self.adopting = adopting  # whether what is there already is a new view's own
         self._catalog = catalog
         self._sources = sources
         self._spark = spark
         self._lock = lock  # the session's: held by whoever creates, drops or starts a view
         self.running: dict[str, RunningQuery | SharedView] = {}
-        self._reads = SharedReads(home, catalog, sources, spark, lock)
+        self._reads = SharedReads(home, catalog, sources, spark, lock, places.checkpoints)
         self.recovering = self._reads.recovering
         self._publishing: Publishing | None = None
         self._starts = ViewStarts(home, catalog, sources)
@@ -209,18 +210,20 @@ class Views:
             session_lock=self._lock,
         )
         query.state_server = self.state_server
+        if not isinstance(query.checkpoint, Path):
+            self._spark()  # whose client reaches it
         query.closes_windows = marked and plan.emit == "window_close"
         query.lock.acquire()
         for name in plan.tables:
             self._sources.settle(name)
             query.paths.watermark_of(name).parent.mkdir(parents=True, exist_ok=True)
         try:
-            if is_new and checkpoints.exists(query.paths.checkpoint):
+            if is_new and checkpoints.exists(query.checkpoint):
                 raise CheckpointError(
                     f"there is a checkpoint of a view '{statement.name}' that the catalog does not know",
                     remedy=f"if it is not wanted any more, remove {query.paths.root}",
                 )
-            if statement.name in self.recovering and not checkpoints.exists(query.paths.checkpoint):
+            if statement.name in self.recovering and not checkpoints.exists(query.checkpoint):
                 take_word_of_table(query, stateless=plan.plain)
             query.starts, notes = self._starts.of(statement, plan.tables)
             query.progress.positions = dict(query.starts)
@@ -235,6 +238,7 @@ class Views:
             self.running.pop(statement.name, None)
             query.lock.release()
             if is_new:
+                leave_checkpoint(query.paths.root)
                 query.paths.remove()
                 self._catalog.drop(statement.name)  # the states that it was in
             if isinstance(error, PySparkException):
@@ -242,7 +246,7 @@ class Views:
             raise
         known = self._catalog.get(statement.name)
         if known is None or known.detail.get("adopted"):
-            detail = {"columns": columns, "marked": marked, **_detail(plan)}
+            detail = {"columns": columns, "marked": marked, **detail_of(plan)}
             self._catalog.put(Definition(statement.name, "view", text, int(time.time() * 1000), detail))
         return notes
 
@@ -372,7 +376,7 @@ class Views:
                 raise refused(error, temporary_names(statement), statement.query) from None
             raise
         known = self._catalog.get(statement.name)
-        detail = {**_detail(plan), "shared": True, "program": program.to_json()}
+        detail = {**detail_of(plan), "shared": True, "program": program.to_json()}
         if statement.late.letters:
             detail["late_letters"] = True
         if known is None:
@@ -565,6 +569,9 @@ class Views:
             query.stop()
         else:
             self._not_run_elsewhere(name)
+        if not isinstance(checkpoint_of(self.paths(name).root), Path):
+            self._spark()
+        remove_checkpoint(self.paths(name).root)
         self.paths(name).remove_elsewhere()  # a store that is away refuses it: the view is still known then
         known = self._catalog.get(name)
         for source in known.detail.get("sources", ()) if known and known.detail.get("shared") else ():
@@ -584,17 +591,3 @@ class Views:
             self._publishing.close()
         for each in self.running.values():
             each.stop()
-
-
-def _detail(plan: sql.ViewPlan) -> dict[str, Any]:
-    """What the catalog keeps of a view's plan."""
-    detail: dict[str, Any] = {
-        "sources": list(plan.tables),
-        "emit": plan.emit,
-        "keys": list(plan.merge_keys),
-    }
-    if plan.kept:
-        detail["kept"] = plan.kept
-    if plan.partial:
-        detail["partial"] = True
-    return detail

@@ -4,6 +4,8 @@ A task sends it to the driver in an accumulator that is a dictionary by split: a
 The driver writes it down before the batch is done, a file a split, until it is counted. It says which ranges it is about,
 so that it is found whatever the splits were when somebody counts: they depend on how many tasks could run at a time, and that
 changes. Of two files about the same records the newer one counts.
+
+Of a shared read, one file has the tasks of a whole batch: it is about many views, and is there until all have counted it.
 """
 
 from __future__ import annotations
@@ -84,7 +86,9 @@ class FoundAccounts:
 
     account: Account
     whole: bool
-    files: tuple[Path, ...]  # all that were about these ranges, the ones that do not count among them
+    files: tuple[
+        Path, ...
+    ]  # of this view alone: all that were about these ranges, the ones that do not count among them
 
     def remove(self) -> None:
         """Once it is in the catalog."""
@@ -134,16 +138,20 @@ def to_form(split: Split, account: Account) -> dict[str, Any]:
     }
 
 
-def find(folder: Path, wanted: Iterable[Split]) -> FoundAccounts:
-    """What the files in a folder say about the records of some splits, whoever read them in which splits."""
+def find(folders: Iterable[Path], wanted: Iterable[Split], view: str) -> FoundAccounts:
+    """What files in some folders say about the records of some splits, which were read for a view in any splits."""
     splits = list(wanted)
     spans = joined_spans(Span(*span) for split in splits for span in split.spans())
     total, taken, files = Account(), list[Span](), list[Path]()
-    for path, form in sorted(_forms(folder), key=lambda each: -each[1]["written"]):
+    found = [each for folder in folders for each in _forms(folder)]
+    for path, form in sorted(found, key=lambda each: -each[1]["written"]):
         about = [Span(*span) for span in form["spans"]]
+        if view not in form.get("views", (view,)):
+            continue
         if not any(span.overlaps(want) for span in about for want in spans):
             continue
-        files.append(path)
+        if "views" not in form:
+            files.append(path)
         new = not any(span.overlaps(other) for span in about for other in taken)
         if new and all(any(want.holds(span) for want in spans) for span in about):
             taken += about
@@ -164,7 +172,7 @@ def _forms(folder: Path) -> Iterable[tuple[Path, dict[str, Any]]]:
         except (FileNotFoundError, ValueError):
             continue  # a power failure may leave one empty that nobody needed to be durable
         if isinstance(form, dict):  # a list is what an older version wrote
-            yield path, form
+            yield from ((path, each) for each in form.get("tasks", (form,)))
 
 
 def from_form(form: Mapping[str, Any]) -> Account:

@@ -92,10 +92,6 @@ class ViewPaths:
         shutil.rmtree(self.root, ignore_errors=True)
 
     @property
-    def checkpoint(self) -> Path:
-        return self.root / "checkpoint"
-
-    @property
     def start(self) -> Path:
         """Where the first batch starts. Spark does not keep it: a first batch that is repeated asks again."""
         return self.root / "start.json"
