@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka.admin import NewPartitions
-from support import Cluster, kafka_source, numbers
+from pyspark.sql.streaming.datasource import ReadAllAvailable
+from support import NUMBERS, Cluster, kafka_source, numbers
 from waiting import eventually
 
 from forebay.connectors.contract import Offsets, SourceCheckpoint
@@ -18,6 +19,9 @@ from forebay.devstack import DevStack
 from forebay.errors import CommitError, PartitionsLostError
 from forebay.kafka.offsets import KafkaPosition, lost_between
 from forebay.kafka.partitions import TopicPartition
+from forebay.kafka.share import ShareFolder
+from forebay.source import datasource
+from forebay.source.spark_types import to_spark
 
 COUNT = 40
 
@@ -98,6 +102,48 @@ def all_once(processes: list[Process], topic: str, each: int) -> None:
     expected = [((topic, number), at) for number in range(4) for at in range(each)]
     eventually(lambda: sum(len(process.read) for process in processes) >= len(expected), "all is read")
     assert sorted(record for process in processes for record in process.read) == expected
+
+
+def test_a_process_joins_its_group_when_its_first_batch_is_done_which_reads_nothing(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    topic = cluster.make_topic(4)
+    options = options_of(cluster, topic)
+    cluster.produce(topic, numbers(4 * COUNT))
+    own = {datasource.SHARE: str(tmp_path / "share"), datasource.SHARED: str(tmp_path / "views.json")}
+    driver = kafka_source(options)
+    planner = datasource.ForebaySource({**options, **own}).streamReader(to_spark(NUMBERS))
+    try:
+        start = planner.initialOffset()
+        assert driver.share is not None
+        driver.share.join(tmp_path / "share", lambda: None, lambda: True)
+        first = planner.latestOffset(start, ReadAllAvailable())
+        assert first != start, "Spark makes a batch of it"
+        assert driver.count(start, first) == 0
+        assert ShareFolder(tmp_path / "share").seen() == 0, "which the member waits for"
+        # Spark asks for the next batch when this one is done.
+        eventually(
+            lambda: driver.count(first, planner.latestOffset(first, ReadAllAvailable())) == 4 * COUNT,
+            "it is assigned all partitions",
+        )
+    finally:
+        planner.stop()
+        driver.close()
+
+
+def test_a_session_that_brokers_refuse_is_said_with_the_setting_that_refuses_it(
+    cluster: Cluster, tmp_path: Path, processes: list[Process]
+) -> None:
+    topic = cluster.make_topic(1)
+    processes.append(Process(options_of(cluster, topic, session_timeout_ms="900"), tmp_path / "one"))
+    share = processes[0].share
+
+    def trouble() -> str:
+        return next((line for line in share.lines() if "trouble: " in line), "")
+
+    eventually(trouble, "the member has said what is wrong")
+    assert "refuse session.timeout.ms = 900" in trouble()
+    assert "group.min.session.timeout.ms" in trouble()
 
 
 @pytest.mark.parametrize("strategy", ["cooperative-sticky", "range", "roundrobin"])

@@ -138,6 +138,46 @@ def test_a_partition_that_was_idle_comes_back_without_late_rows(
     assert late(db, changes) == [1]
 
 
+def test_a_row_at_or_after_the_watermark_is_never_late_also_of_a_partition_that_was_idle(
+    db: Session, cluster: Cluster, made: list[Topic]
+) -> None:
+    topic, other = (Topic(db, cluster, number, idle_ms=1_000) for number in (2, 1))
+    made += [topic, other]
+    windows = (
+        f"SELECT window_start AS w, count(*) AS n FROM {topic.source} "
+        "GROUP BY TUMBLE(ts, INTERVAL '10' MINUTE) EMIT {}"
+    )
+    changes, closed = (create_view(db, windows.format(emit)) for emit in ("CHANGES", "ON WINDOW CLOSE"))
+    join = create_view(
+        db,
+        f"SELECT l.id FROM {topic.source} l JOIN {other.source} r ON l.id = r.id "
+        "AND r.ts BETWEEN l.ts - INTERVAL '10' SECOND AND l.ts + INTERVAL '10' SECOND",
+    )
+    topic.send(1, 0, 30)
+    topic.send(0, 0, 700)
+    other.send(0, 700)
+
+    def marks() -> list[Decision]:
+        found = [*db._describer.watermarks(topic.source).values()]
+        return [*found, *db._describer.watermarks(other.source).values()]
+
+    # All are idle, and event time goes on with the clock: the first ten minutes are given out, and the partition is behind.
+    eventually(
+        lambda: all((each.watermark_ms or 0) > ms(695) for each in marks()), "the watermark is past it"
+    )
+    eventually(lambda: [n for _, n in counts(db, closed)] == [3], "the window is given out")
+    topic.send(1, 601)  # behind the watermark, in a window that is open
+    assert late(db, changes, closed) == [0, 0]
+    at = max(each.watermark_ms or 0 for each in marks()) // 1000 - ms(0) // 1000 + 60
+    other.send(0, at)
+    topic.send(1, at)
+    eventually(lambda: rows(db, f"SELECT id FROM {join} ORDER BY id") == [(700,), (at,)], "it is joined")
+    assert late(db, changes, closed) == [0, 0]
+    assert sum(n for _, n in counts(db, changes)) == 6
+    topic.send(1, 599)  # its window was given out, and its own partition is past it, too
+    assert late(db, changes, closed) == [1, 1]
+
+
 def test_a_pause_longer_than_the_idle_timeout_makes_no_partition_idle_and_no_row_late(
     db: Session, cluster: Cluster, made: list[Topic]
 ) -> None:

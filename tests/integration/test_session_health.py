@@ -9,6 +9,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import fresh
@@ -21,6 +22,7 @@ from waiting import eventually
 from forebay.devstack import DevStack, kraft
 from forebay.devstack.artifacts import KAFKA, load_set
 from forebay.devstack.download import resolve
+from forebay.errors import WaitTimeoutError
 from forebay.jvm.java import find_java
 from forebay.runtime.session import Session
 
@@ -209,7 +211,7 @@ def test_a_view_that_does_not_get_on_is_stalled_says_what_it_waits_for_and_runs_
             ]  # fmt: skip
 
 
-def test_a_view_over_a_broker_that_is_frozen_is_stalled_and_then_has_every_record_once(
+def test_a_view_over_a_broker_that_is_frozen_is_stalled_and_waited_for_and_then_has_every_record_once(
     tmp_path: Path, mortal_broker: DevStack
 ) -> None:
     cluster = Cluster(mortal_broker)
@@ -226,11 +228,20 @@ def test_a_view_over_a_broker_that_is_frozen_is_stalled_and_then_has_every_recor
         try:
             eventually(lambda: db.queries()[0].state == "stalled", "it is noticed")
             assert "it waits for its brokers" in db.queries()[0].message
+            with pytest.raises(WaitTimeoutError, match=r"not caught up with .* after 1 s .*FB3001"):
+                db.wait(until_caught_up=True, timeout=1)
+            with ThreadPoolExecutor(1) as waiting:
+                waited = waiting.submit(lambda: db.wait(until_caught_up=True, timeout=90))
+                with pytest.raises(
+                    TimeoutError
+                ):  # it waits while the broker is frozen, longer than one question takes
+                    waited.result(5)
+                os.kill(process.pid, signal.SIGCONT)
+                waited.result()
         finally:
             os.kill(process.pid, signal.SIGCONT)
         cluster.produce(topic, events(range(50, 120)))
-        # Not by `wait`, which asks the broker: it has just woken, and may say that it does not know its partitions yet.
-        eventually(lambda: rows(db, "SELECT count(*) FROM v") >= [(120,)], "all is read")
+        caught_up(db)  # it has just woken, and may say for a moment that it does not know its partitions yet
         assert sorted(rows(db, "SELECT id FROM v")) == [(n,) for n in range(120)]
         eventually(lambda: db.queries()[0].state == "running", "it runs")
 

@@ -46,6 +46,8 @@ def server_properties(
         # Records keep for ever: tests write timestamps of long ago, which retention would delete at once.
         "log.retention.ms": "-1",
         "group.initial.rebalance.delay.ms": "0",
+        # A consumer that is killed may be missed sooner than after the 6 s that brokers ask for by default.
+        "group.min.session.timeout.ms": "1000",
         # A killed broker may come back only when its old session has ended; the default is 9 s.
         "broker.session.timeout.ms": "3000",
         "broker.heartbeat.interval.ms": "500",

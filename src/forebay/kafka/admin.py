@@ -11,6 +11,7 @@ import re
 import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -61,6 +62,8 @@ from forebay.options import Options
 T = TypeVar("T")
 REQUEST_TIMEOUT_S = 10.0  # long enough for a broker in a long GC pause, short enough to try again soon
 DOWN_S = 1.0  # brokers that refuse connections for this long are away; a name may have a second address
+REFRESH_S = 0.5  # for a look at the cluster's brokers
+GROUPS_TOPIC = "__consumer_offsets"  # every cluster has it
 GLANCE_S = 0.05  # how often a request that waits looks whether the connection was refused
 
 
@@ -131,7 +134,14 @@ class Cluster:
         found = translate(error, self._options, doing, *acls)
         if not isinstance(found, UnreachableError) or error.code() not in AWAY:
             return found
+        if error.code() == KafkaError._TIMED_OUT:
+            self._look_at_brokers()
         return self._away(doing, named(error))
+
+    def _look_at_brokers(self) -> None:
+        """A broker that was frozen names no controller at first. The library would believe that for minutes, and ask nobody."""
+        with suppress(KafkaException):
+            self.admin.list_topics(GROUPS_TOPIC, timeout=REFRESH_S)
 
     def _answer(self, doing: str, future: Future[T], *acls: Acl) -> T:
         """Wait for an answer; what the broker refuses is one of our errors."""

@@ -47,8 +47,8 @@ ASK_AGAIN_S = 0.5
 LEAVE_S = 5.0
 DRAIN_SHARE = 0.8  # of max.poll.interval.ms: so long a revocation waits for the batch in flight
 # Unless the source says otherwise. Others notice a rebalance with their next heartbeat, and a cooperative one is two
-# of them; a process that is killed is missed after the session's time.
-HEARTBEAT_MS, SESSION_MS = 500, 10_000
+# of them; a process that is killed is missed after the session's time: the shortest that brokers allow by default.
+HEARTBEAT_MS, SESSION_MS = 500, 6_000
 METADATA_MS = 5_000  # how soon new partitions are noticed
 RECONNECT_MS = (
     1_000  # the longest pause between tries: a session does not wait for a member that waits half a minute
@@ -245,10 +245,23 @@ class GroupMember:
         error = message.error()
         if error is None or error.code() == KafkaError._PARTITION_EOF:
             return  # fetched before it was paused: tasks read it
+        if error.code() == KafkaError.INVALID_SESSION_TIMEOUT:
+            self._refused_session()
+            return
         found = translate(error, self._options, f"being a member of group '{self._options['group.id']}'")
         if error.fatal() or isinstance(found, AuthError):
             raise found
         log.info("%s", found.message)
+
+    def _refused_session(self) -> None:
+        """The library goes on asking, and so the source begins when the brokers allow it."""
+        trouble = (
+            f"the brokers refuse session.timeout.ms = {member_settings(self._options)['session.timeout.ms']}: it is "
+            "below their group.min.session.timeout.ms (6000 unless configured), or above their group.max.session.timeout.ms"
+        )
+        if trouble != self._facts.error:
+            log.warning("group '%s': %s", self._options["group.id"], trouble)
+        self._note(error=trouble)
 
     @called_back
     def _on_error(self, error: KafkaError) -> None:

@@ -18,6 +18,7 @@ from forebay.options import Options
 
 # How long to wait before looking again: the longer there was nothing, the longer, as long as that adds little to it.
 STEP_S, LONGEST_STEP_S, STEP_SHARE = 0.02, 0.4, 0.02
+SLOW_LOOK_S = 1.0  # brokers that take so long to answer were away: producers could not reach them either
 SHARED_STEP_S = 0.05  # the most where the group is shared: a partition that is revoked waits for this process
 
 
@@ -84,6 +85,7 @@ class Planner:
         self, position: KafkaPosition, max_records: int | None, bound: KafkaPosition | None
     ) -> KafkaPosition | None:
         """The next position to read to; None while there is nothing new."""
+        asked = time.monotonic()
         topics = self._topics()
         check_identity(position, topics)
         known = [key for key in position.next if key[0] in topics]
@@ -97,7 +99,10 @@ class Planner:
         ends = self._cluster.latest([*known, *new])
         ids = ids_of(topics)
         self.end = KafkaPosition(ends, ids)
-        self.silence.look(position.next, ends, time.monotonic())
+        now = time.monotonic()
+        if now - asked > SLOW_LOOK_S:
+            self.silence.stand_still()
+        self.silence.look(position.next, ends, now)
         if bound is not None:
             new = [key for key in new if key in bound.next]
             ends = {

@@ -2,32 +2,43 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from forebay.errors import SourcePausedError, WaitTimeoutError
+from forebay.backoff import wait_ms
+from forebay.catalog import QueryState
+from forebay.connectors.contract import Offsets
+from forebay.errors import ForebayError, SourcePausedError, WaitTimeoutError
 from forebay.runtime.closing_view import ClosingView
 from forebay.runtime.query import RunningQuery
 from forebay.runtime.shared_view import SharedView
 from forebay.runtime.source_flow import SourceFlow
 from forebay.source.batch_size import Cause
 
+log = logging.getLogger("forebay.session")
+
+LiveView = RunningQuery | SharedView
+LONGEST_PAUSE_MS = 1_000  # between two questions to brokers that are away: somebody waits for the answer
 CLOSE_S = 10.0  # two batches follow the last one with records: one moves the watermark, one closes windows
 
 
 def wait_caught_up(
     home: Path,
-    running: Mapping[str, RunningQuery | SharedView],
+    running: Mapping[str, LiveView],
     deadline: float | None,
     timeout: float | None,
 ) -> None:
-    """Until all that the sources hold now is in the views. `SourcePausedError` where a source is paused before that."""
+    """Until all that the sources hold now is in the views. `SourcePausedError` where a source is paused before that.
+
+    Brokers that are away are waited for, until the deadline. What does not pass by itself is raised at once.
+    """
     targets = {
-        (view, name): connector.end_offsets()
+        (view, name): _end_offsets(query, name, deadline, timeout)
         for view, query in list(running.items())
-        for name, connector in query.connectors.items()
+        for name in query.connectors
     }
     for (view, name), target in targets.items():
         query = running[view]
@@ -44,15 +55,47 @@ def wait_caught_up(
 
         if not query.wait_for(reached, deadline):
             query.raise_if_failed()
-            raise WaitTimeoutError(
-                f"view '{view}' had not caught up with '{name}' after {timeout:.0f} s (lag {'unknown' if query.progress.lag is None else query.progress.lag})"
-                if timeout is not None
-                else f"view '{view}' was stopped before it had caught up",
-                remedy="give it more time with --timeout, or see SHOW QUERIES for what holds it up",
-            )
+            raise _not_in_time(query, name, timeout)
     for query in list(running.values()):
         if isinstance(query, ClosingView) or (isinstance(query, RunningQuery) and query.closes_windows):
             _wait_closed(query, min(time.monotonic() + CLOSE_S, math.inf if deadline is None else deadline))
+
+
+def _end_offsets(query: LiveView, source: str, deadline: float | None, timeout: float | None) -> Offsets:
+    """Where the source ends now. A broker that has just come back may refuse to say for a moment."""
+    connector, failures = query.connectors[source], 0
+    while True:
+        try:
+            return connector.end_offsets()
+        except ForebayError as error:
+            if not error.retryable:
+                raise
+            failures += 1
+            if failures == 1:
+                log.info("view '%s': waiting for '%s': %s", query.name, source, error.message)
+            trouble = error
+        until = time.monotonic() + wait_ms(failures, longest_ms=LONGEST_PAUSE_MS) / 1000
+        query.wait_for(lambda: False, until if deadline is None else min(until, deadline))
+        late = deadline is not None and time.monotonic() >= deadline
+        if late or query.state is QueryState.STOPPED:
+            raise _not_in_time(query, source, timeout, trouble)
+
+
+def _not_in_time(
+    query: LiveView, source: str, timeout: float | None, trouble: ForebayError | None = None
+) -> WaitTimeoutError:
+    remedy = "give it more time with --timeout, or see SHOW QUERIES for what holds it up"
+    if query.state is QueryState.STOPPED or timeout is None:
+        return WaitTimeoutError(f"view '{query.name}' was stopped before it had caught up", remedy=remedy)
+    lag = "unknown" if query.progress.lag is None else query.progress.lag
+    message = f"view '{query.name}' had not caught up with '{source}' after {timeout:.0f} s (lag {lag})"
+    if trouble is not None:
+        return WaitTimeoutError(
+            f"{message}: {trouble.code}: {trouble.message}", remedy=trouble.remedy or remedy
+        )
+    if query.state is not QueryState.RUNNING and query.message:
+        message += f"; it is {query.state}: {query.message}"
+    return WaitTimeoutError(message, remedy=remedy)
 
 
 def _check_not_paused(home: Path, source: str, view: str) -> None:

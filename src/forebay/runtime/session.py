@@ -454,7 +454,8 @@ class Session:
 
         With `until_caught_up=False`: until a query fails or the time is over. A failed query's error is raised here,
         a `QueryFailedError` or what it failed with; a `WaitTimeoutError` where the views have not caught up in time, a
-        `SourcePausedError` where a source is paused before they have.
+        `SourcePausedError` where a source is paused before they have. Brokers that are away are waited for, until the
+        timeout, which names them then.
         """
         self._check_open()
         deadline = None if timeout is None else time.monotonic() + timeout

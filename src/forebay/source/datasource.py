@@ -326,6 +326,7 @@ class ForebayStreamReader(_BatchReading, DataSourceStreamReader, SupportsTrigger
     _flow: ReadFlow | None = None
     _watermark_planner: WatermarkPlanner | None = None
     _settled = False  # the last batch read nothing: what it began with is what the marks of keys are now
+    _warm = False  # Spark has begun a batch in this process
 
     @property
     def flow(self) -> ReadFlow:
@@ -366,6 +367,8 @@ class ForebayStreamReader(_BatchReading, DataSourceStreamReader, SupportsTrigger
         self._target = with_backoff(self.connector.end_offsets, timeout_s=None)
 
     def latestOffset(self, start: Offsets, limit: ReadLimit) -> Offsets:
+        if self.connector.share is not None and not self._warm and not self._drained():
+            return self._first_of_all(start)
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
         marks = self._planner_of_watermarks()
         quiet_s = QUIET_S if self._shared is None else ALONE_QUIET_S
@@ -373,7 +376,7 @@ class ForebayStreamReader(_BatchReading, DataSourceStreamReader, SupportsTrigger
         while True:
             if self.connector.share is not None:
                 self.connector.share.look()  # also while nothing is planned: somebody may wait for that
-            if self._drain and Path(self._drain).exists():
+            if self._drained():
                 return start
             if self._target is not None and self.connector.reached(start, self._target):
                 return start
@@ -390,6 +393,17 @@ class ForebayStreamReader(_BatchReading, DataSourceStreamReader, SupportsTrigger
                 return start
             if found is None:
                 time.sleep(self.flow.step_s if size.records else HELD_S)
+
+    def _drained(self) -> bool:
+        return self._drain is not None and Path(self._drain).exists()
+
+    def _first_of_all(self, start: Offsets) -> Offsets:
+        """A batch that reads nothing, before this process takes a partition of a group that is shared.
+
+        What Spark and its workers do for the first time takes seconds. Until then the partitions are with those that read them.
+        """
+        self._warm = True
+        return self._named(start, start.get("generation", 0) + 1)
 
     def _planned(self, start: Offsets, size: BatchSize) -> Offsets | None:
         """How far the next batch goes; `start` where there is nothing new; None if a fuller one is waited for."""
@@ -466,6 +480,7 @@ class ForebayStreamReader(_BatchReading, DataSourceStreamReader, SupportsTrigger
         return self._named(end) if end else None
 
     def partitions(self, start: Offsets, end: Offsets) -> Sequence[InputPartition]:
+        self._warm = True
         if self._shared is None:
             splits = self.connector.plan_batches(start, end, self._parallelism)
             return [Piece(split, each) for split, each in zip(splits, self._treatments(splits), strict=True)]
