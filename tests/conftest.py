@@ -34,13 +34,13 @@ for name in ("SPARK_SUBMIT_OPTS", "KAFKA_OPTS"):
 # first ends a Spark in order, which leaves the archive of classes that the Sparks after it start from: one that is
 # killed leaves none.
 LONGEST = (
-    "test_cli_run", "test_alerts_fire", "test_cli_run_script", "test_many_views", "test_old_homes", "test_beginnings", "test_shell_errors", "test_cli_topics",
-    "test_documentation", "test_tutorial", "test_devstack", "test_pool_trouble", "test_sigkill", "test_dead_letters", "test_schema_evolution",
+    "test_cli_run", "test_cli_run_script", "test_many_views", "test_old_homes", "test_beginnings", "test_shell_errors", "test_cli_topics",
+    "test_documentation", "test_tutorial", "test_soak", "test_cluster", "test_devstack", "test_pool_trouble", "test_sigkill", "test_dead_letters", "test_schema_evolution",
     "test_session_flow", "test_flow", "test_views_changelog", "test_letters", "test_worker_memory", "test_session_metrics",
     "test_views_kinds", "test_web_api", "test_web_backend", "test_dlq_replay", "test_views_partial", "test_session_trouble", "test_session_health", "test_checkpoint_trouble", "test_links", "test_evolution_sigkill",
     "test_blackboard_agents", "test_answers_equal_spark", "test_pool_transactions", "test_kafka_outages", "test_cli_dlq",
     "test_strange_brokers", "test_sql_from_elsewhere", "test_project", "test_notebook", "test_unreachable_brokers",
-    "test_remedies", "test_group_members", "test_shared_groups",
+    "test_remedies", "test_shared_groups", "test_recover",
 )  # fmt: skip
 
 

@@ -1,6 +1,6 @@
 """SIGKILL at random moments: each record is in the views exactly once, and the group never ran ahead.
 
-FOREBAY_CHAOS_KILLS sets how often (10), FOREBAY_CHAOS_SEED which random moments.
+FOREBAY_CHAOS_KILLS sets how often (2), FOREBAY_CHAOS_SEED which random moments.
 """
 
 from __future__ import annotations
@@ -22,14 +22,15 @@ from waiting import eventually
 
 from forebay.catalog import Catalog
 
-KILLS = int(os.environ.get("FOREBAY_CHAOS_KILLS", "3"))
+KILLS = int(os.environ.get("FOREBAY_CHAOS_KILLS", "2"))
 SEED = int(os.environ.get("FOREBAY_CHAOS_SEED", str(random.randrange(1_000_000))))
 EARLY, EARLY_S = (
     0.6,
     4.0,
 )  # this share of the kills: so long after the start, about as long as a first batch takes
 LATE_S = 2.0  # the others: so long after the first batch, some batches' time
-AIMED_EVERY = 3  # each third kill falls into a batch that has begun: chance alone may miss them all
+# Each third kill, or the last of fewer, falls into a batch that has begun: chance alone may miss them all.
+AIMED_EVERY = min(3, KILLS)
 BAD_EVERY = 100
 AHEAD = 20_000  # ten batches: always enough to be in the middle of, never too much to catch up with
 VIEWS = ("plain", "sums")

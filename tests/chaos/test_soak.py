@@ -8,12 +8,12 @@ import pytest
 from benchmarks.soak import POISON_EVERY, Soaked, soak
 from rich.console import Console
 
-SECONDS, RATE = 40.0, 2_000
+SECONDS, RATE = 24.0, 2_000
 
 
 @pytest.fixture(scope="module")
 def soaked() -> Soaked:
-    return soak(Console(quiet=True), SECONDS, RATE, kill_every_s=12.0, look_every_s=1.0)
+    return soak(Console(quiet=True), SECONDS, RATE, kill_every_s=8.0, look_every_s=1.0)
 
 
 @pytest.mark.timeout(400)

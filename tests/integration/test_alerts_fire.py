@@ -1,8 +1,9 @@
 """A real Prometheus scrapes a pipeline, pools and agents that misbehave in every way at once: each alert fires.
 
-The rules are those that users get, with minutes made seconds. What each of them is silent at is in
-`tests/unit/test_monitoring.py`. Two tables and an index behave as on a full or a slow disk, which a test cannot have; all the
-rest is done to real brokers, groups and handlers.
+The rules are those that users get, with minutes made seconds. The long form of `tests/unit/test_monitoring.py`, which holds
+each rule to series that fire it and to series that do not, and every metric in a rule to what is exported. Two tables and
+an index behave as on a full or a slow disk, which a test cannot have; all the rest is done to real brokers, groups and
+handlers.
 """
 
 from __future__ import annotations
@@ -254,6 +255,7 @@ def _gives_up(given: Artifact) -> Artifact:
     raise ValueError("never")
 
 
+@pytest.mark.long
 def test_each_alert_fires_on_a_real_pipeline_that_misbehaves(
     tmp_path: Path, cluster: Cluster, mortal_broker: DevStack, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -11,6 +11,8 @@ import subprocess
 import sys
 import time
 import urllib.request
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -74,14 +76,45 @@ def pipeline(tmp_path: Path) -> Path:
     return path
 
 
-def test_run_until_caught_up_and_then_look_at_it_from_every_side(
-    tmp_path: Path, pipeline: Path, cluster: Cluster
-) -> None:
-    topic, group, home = cluster.make_topic(2), name("group"), tmp_path / "home"
+@dataclass(frozen=True)
+class Run:
+    """`forebay run --until-caught-up` in a new home, on a topic of 20 good records and a bad one."""
+
+    home: Path
+    topic: str
+    group: str
+    settings: dict[str, str]
+    code: int
+    out: str
+    words: str
+    first_line_s: float
+    took_s: float
+
+
+@pytest.fixture(scope="module")
+def caught_up(tmp_path_factory: pytest.TempPathFactory, cluster: Cluster) -> Run:
+    """One for all who look at what it said and left: a Spark takes its time to start."""
+    folder, topic, group = tmp_path_factory.mktemp("caught-up"), cluster.make_topic(2), name("group")
+    script = folder / "pipeline.sql"
+    script.write_text(PIPELINE)
     cluster.produce(topic, [*events(range(20)), "junk"])
     settings = {"BROKERS": cluster.bootstrap_servers, "TOPIC": topic, "GROUP": group}
-    code, out, words = forebay(home, "run", str(pipeline), "--until-caught-up", "--timeout", "90", **settings)
-    assert (code, out) == (0, ""), words
+    began = time.monotonic()
+    process = start(folder / "home", "run", str(script), "--until-caught-up", "--timeout", "90", **settings)
+    assert process.stderr is not None
+    first = process.stderr.readline()
+    first_line_s = time.monotonic() - began
+    out, words = process.communicate(timeout=150)
+    took_s = time.monotonic() - began
+    return Run(
+        folder / "home", topic, group, settings, process.returncode, out, first + words, first_line_s, took_s
+    )
+
+
+def test_run_until_caught_up_and_then_look_at_it_from_every_side(caught_up: Run, cluster: Cluster) -> None:
+    home, topic, group, settings = caught_up.home, caught_up.topic, caught_up.group, caught_up.settings
+    words = caught_up.words
+    assert (caught_up.code, caught_up.out) == (0, ""), words
     assert "view plain created" in words
     assert re.search(r"plain +\w+ +21 records .*/s .*lag +0 .*batch +[\d,]+ ms.*1 rejected", words), words
     assert sorted(row["id"] for row in table(home, "plain")) == list(range(20))
@@ -117,21 +150,11 @@ def test_run_until_caught_up_and_then_look_at_it_from_every_side(
     assert [row["name"] for row in found[2:]] == ["plain", "sums"]
 
 
-def test_a_cold_run_says_from_the_first_second_what_it_waits_for(
-    tmp_path: Path, pipeline: Path, cluster: Cluster
-) -> None:
-    topic, home = cluster.make_topic(1), tmp_path / "home"
-    cluster.produce(topic, events(range(5)))
-    settings = {"BROKERS": cluster.bootstrap_servers, "TOPIC": topic, "GROUP": name("g")}
-    process = start(home, "run", str(pipeline), "--until-caught-up", "--timeout", "90", **settings)
-    began = time.monotonic()
-    assert process.stderr is not None
-    first = process.stderr.readline()
-    first_s = time.monotonic() - began
-    _, words = process.communicate(timeout=150)
-    assert first_s < (time.monotonic() - began) / 3  # long before Spark is there, however busy the machine
-    assert process.returncode == 0, words
-    assert [line for line in (first + words).splitlines() if line.endswith("…") or "catching up" in line] == [
+def test_a_cold_run_says_from_the_first_second_what_it_waits_for(caught_up: Run, cluster: Cluster) -> None:
+    # Long before Spark is there, however busy the machine.
+    assert caught_up.first_line_s < caught_up.took_s / 3
+    said = caught_up.words.splitlines()
+    assert [line for line in said if line.endswith("…") or "catching up" in line] == [
         "loading …",
         f"checking source trades, reaching brokers at {cluster.bootstrap_servers} …",
         "starting Spark, then view plain …",
@@ -140,42 +163,90 @@ def test_a_cold_run_says_from_the_first_second_what_it_waits_for(
     ]
 
 
-def test_sigterm_finishes_the_batch_commits_and_ends_with_0_while_others_may_read(
-    tmp_path: Path, pipeline: Path, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    topic, group, home = cluster.make_topic(3), name("group"), tmp_path / "home"
+@dataclass(frozen=True)
+class Live:
+    """`forebay run` with its metrics and its dashboard, in the middle of 30,000 records."""
+
+    process: subprocess.Popen[str]
+    home: Path
+    topic: str
+    settings: dict[str, str]
+    port: int
+    said: str
+    url: str
+
+
+@pytest.fixture(scope="module")
+def live(tmp_path_factory: pytest.TempPathFactory, cluster: Cluster) -> Iterator[Live]:
+    """Whoever comes last may end it."""
+    folder, topic = tmp_path_factory.mktemp("live"), cluster.make_topic(3)
+    script = folder / "pipeline.sql"
+    script.write_text(PIPELINE)
     cluster.produce(topic, events(range(30_000)))
-    settings = {"BROKERS": cluster.bootstrap_servers, "TOPIC": topic, "GROUP": group, "BATCH": "60"}
-    for key, value in settings.items():  # a definition keeps ${NAME}: whoever uses it must know the value
-        monkeypatch.setenv(key, value)
+    settings = {
+        "BROKERS": cluster.bootstrap_servers, "TOPIC": topic, "GROUP": name("group"), "BATCH": "60",
+    }  # fmt: skip
     (port,) = free_ports(1)
-    process = start(home, "run", str(pipeline), "--metrics-port", str(port))
+    process = start(
+        folder / "home", "run", str(script), "--metrics-port", str(port), "--ui", "--ui-port", "0", **settings
+    )
+    assert process.stderr is not None
     try:
-        eventually(lambda: (home / "views" / "sums" / "table").exists(), "it runs", timeout=60)
-        with connect(home) as reader:  # another process: this one
-            eventually(lambda: sum(query.records for query in reader.queries()) > 200, "batches are done", 60)
-            assert {query.state for query in reader.queries()} == {"running"}
-            assert rows(reader, "SELECT count(*) > 0 FROM plain") == [(True,)]
-            assert next(iter(reader.subscribe("plain", timeout=10))).num_rows > 0
-            for statement in (
-                "CREATE MATERIALIZED VIEW IF NOT EXISTS plain AS SELECT 1 FROM x",
-                "DROP MATERIALIZED VIEW plain",
-                "DROP SOURCE trades CASCADE",
-            ):
-                with pytest.raises(AlreadyRunningError, match=f"process {process.pid}"):
-                    reader.execute(statement)
-            assert process.poll() is None
-        with urllib.request.urlopen(f"http://localhost:{port}/metrics", timeout=10) as answer:
-            metrics = answer.read().decode()
-        assert re.search(r'^forebay_query_records_total{view="sums"} [1-9]', metrics, re.MULTILINE), metrics
-        assert 'forebay_query_state{state="running",view="plain"} 1.0' in metrics
-        for number in range(3):
-            labels = f'consumergroup="{group}",partition="{number}",topic="{topic}"'
-            assert f"kafka_consumergroup_lag{{{labels}}} " in metrics
-        process.send_signal(signal.SIGTERM)
-        out, words = process.communicate(timeout=60)
+        said = ""
+        while "dashboard at" not in said:
+            line = process.stderr.readline()
+            assert line, said
+            said += line
+        yield Live(process, folder / "home", topic, settings, port, said, said.split()[-1])
     finally:
         process.kill()
+        process.communicate()
+
+
+def test_run_serves_the_dashboard_of_its_pipeline(live: Live) -> None:
+    asked = lambda path: urllib.request.urlopen(live.url + path, timeout=20).read().decode()  # noqa: E731
+    assert json.loads(asked("/readyz"))["ready"]
+    eventually(
+        lambda: [each["records"] > 0 for each in json.loads(asked("/api/views"))] == [True, True],
+        "the views have records",
+        120,
+    )
+    assert json.loads(asked("/api/overview"))["live"]
+    assert "Forebay" in asked("/")
+    assert "forebay_" in asked("/metrics")
+
+
+def test_sigterm_finishes_the_batch_commits_and_ends_with_0_while_others_may_read(
+    live: Live, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    process, home, topic, port = live.process, live.home, live.topic, live.port
+    group = live.settings["GROUP"]
+    for key, value in live.settings.items():  # a definition keeps ${NAME}: whoever uses it must know it
+        monkeypatch.setenv(key, value)
+    eventually(lambda: (home / "views" / "sums" / "table").exists(), "it runs", timeout=60)
+    with connect(home) as reader:  # another process: this one
+        eventually(lambda: sum(query.records for query in reader.queries()) > 200, "batches are done", 60)
+        assert {query.state for query in reader.queries()} == {"running"}
+        assert rows(reader, "SELECT count(*) > 0 FROM plain") == [(True,)]
+        assert next(iter(reader.subscribe("plain", timeout=10))).num_rows > 0
+        for statement in (
+            "CREATE MATERIALIZED VIEW IF NOT EXISTS plain AS SELECT 1 FROM x",
+            "DROP MATERIALIZED VIEW plain",
+            "DROP SOURCE trades CASCADE",
+        ):
+            with pytest.raises(AlreadyRunningError, match=f"process {process.pid}"):
+                reader.execute(statement)
+        assert process.poll() is None
+    with urllib.request.urlopen(f"http://localhost:{port}/metrics", timeout=10) as answer:
+        metrics = answer.read().decode()
+    assert re.search(r'^forebay_query_records_total{view="sums"} [1-9]', metrics, re.MULTILINE), metrics
+    assert 'forebay_query_state{state="running",view="plain"} 1.0' in metrics
+    for number in range(3):
+        labels = f'consumergroup="{group}",partition="{number}",topic="{topic}"'
+        assert f"kafka_consumergroup_lag{{{labels}}} " in metrics
+    process.send_signal(signal.SIGTERM)
+    out, words = process.communicate(timeout=60)
+    words = live.said + words
     assert process.returncode == 0, words
     assert out == ""
     assert f"metrics at http://localhost:{port}/metrics" in words
@@ -298,30 +369,3 @@ def test_the_shell_completes_keywords_options_and_names(tmp_path: Path) -> None:
         assert "generated" in complete("SELECT * FROM gen")
         assert "'bootstrap.servers' = " in complete("CREATE SOURCE x FROM KAFKA ('boot")
         assert complete("") == set()
-
-
-def test_run_serves_the_dashboard_of_its_pipeline_and_ends_in_order(cluster: Cluster, tmp_path: Path) -> None:
-    topic = cluster.make_topic(1)
-    cluster.produce(topic, events(range(5)))
-    file = tmp_path / "pipeline.sql"
-    file.write_text(PIPELINE)
-    process = start(
-        tmp_path / "home", "run", str(file), "--ui", "--ui-port", "0", BROKERS=cluster.bootstrap_servers, TOPIC=topic, GROUP=name("ui")
-    )  # fmt: skip
-    assert process.stderr is not None
-    try:
-        url = next(line for line in process.stderr if "dashboard at" in line).split()[-1]
-        asked = lambda path: urllib.request.urlopen(url + path, timeout=20).read().decode()  # noqa: E731
-        assert json.loads(asked("/readyz"))["ready"]
-        eventually(
-            lambda: [each for each in json.loads(asked("/api/views")) if each["records"] == 5],
-            "the view has the records",
-            120,
-        )
-        assert json.loads(asked("/api/overview"))["live"]
-        assert "Forebay" in asked("/")
-        assert "forebay_" in asked("/metrics")
-    finally:
-        process.send_signal(signal.SIGTERM)
-        process.communicate(timeout=60)
-    assert process.returncode == 0
