@@ -268,6 +268,16 @@ def files_in(folder: TablePath, pattern: str) -> list[TablePath]:
     return sorted(folder.glob(pattern), key=lambda each: each.name)
 
 
+def names_in(folder: TablePath) -> list[str]:
+    """Of what is right below it, in no order; none where there is no such folder. For folders of many files."""
+    if isinstance(folder, ObjectPath):
+        return [each.name for each in folder.glob("*")]
+    try:
+        return os.listdir(folder)  # noqa: PTH208 - a Path for each takes ten times as long
+    except FileNotFoundError:
+        return []
+
+
 def remove_table(path: TablePath) -> None:
     """All that is there."""
     if isinstance(path, ObjectPath):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Literal
 
 import pyarrow as pa
@@ -99,7 +100,9 @@ class Grouping:
 Program = Selecting | Grouping
 
 
+@lru_cache(maxsize=256)
 def program_from_json(text: str) -> Program:
+    """What `to_json` made. Tasks ask for the same ones again and again."""
     found = json.loads(text)
     where, outputs = _of_plain(found["where"]), _named_of_plain(found["outputs"])
     if "keys" not in found:

@@ -370,9 +370,10 @@ def test_a_select_whose_files_were_merged_before_its_rows_were_asked_for_has_the
     db.execute(f"STOP VIEW {view}")
     planned = db.sql(f"SELECT {columns} FROM {view}")
     table = ViewTable(db.home / "views" / view / "table")
-    files = compaction.data_files(table.open())
+    opened = table.open()
+    files, schema = compaction.data_files(opened), pa.schema(opened.schema().to_arrow())
     known = MergedFiles(table.path, table.path / "_forebay" / "merged")
-    compaction.merge(table.path, table.open(), files, known)
+    compaction.merge(table.path, schema, opened.version(), files, known)
     for file in files:
         (table.path / file.path).unlink()
     assert sorted(row[0] for row in planned.fetchall()) == [*range(100)]

@@ -296,10 +296,10 @@ def test_a_batch_does_not_wait_until_the_table_is_tidied_and_the_next_one_does(
     table, begun, go_on = made(tmp_path), threading.Event(), threading.Event()
     real = compaction.merge
 
-    def merged_later(*args: Any, **how: Any) -> None:
+    def merged_later(*args: Any, **how: Any) -> compaction.Merge:
         begun.set()
         assert go_on.wait(30)
-        real(*args, **how)
+        return real(*args, **how)
 
     monkeypatch.setattr(compaction, "merge", merged_later)
     batch = 0

@@ -32,7 +32,11 @@ class Outlet(Protocol):
         ...
 
     def answers(self) -> Iterator[tuple[str, bytes]]:
-        """When all rows were seen: kind and body of what the driver gets."""
+        """When all rows were seen: kind and body of what the driver gets, once `persist` has returned."""
+        ...
+
+    def persist(self) -> None:
+        """Force to the disk what the answers name. Takes no more than waiting."""
         ...
 
     def discard(self) -> None:
@@ -83,6 +87,7 @@ class RowOutlet:
         self._program = program
         self._schema = output_schema(program)
         self._file = ParquetFile(table, "part")
+        self._written = False
 
     def see(self, rows: pa.RecordBatch, closed_ms: int | None) -> None:
         if self._program.where is not None:
@@ -92,9 +97,14 @@ class RowOutlet:
             self._file.add(pa.RecordBatch.from_arrays(columns, schema=self._schema))
 
     def answers(self) -> Iterator[tuple[str, bytes]]:
-        written = self._file.close()
+        written = self._file.finish()
         if written is not None:
+            self._written = True
             yield FILE, json.dumps(written).encode()
+
+    def persist(self) -> None:
+        if self._written:
+            self._file.persist()
 
     def discard(self) -> None:
         self._file.discard()
@@ -157,6 +167,9 @@ class GroupOutlet:
             yield LATE_FILE, json.dumps(written).encode()
         if late:
             yield LATE, str(late).encode()
+
+    def persist(self) -> None:
+        """Nothing: groups are answered, and a file of late rows is on the disk already."""
 
     def discard(self) -> None:
         if self.late is not None:

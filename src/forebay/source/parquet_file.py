@@ -54,13 +54,23 @@ class ParquetFile:
 
     def close(self) -> WrittenFile | None:
         """The file, on the disk; None where there were no rows."""
+        written = self.finish()
+        if written is not None:
+            self.persist()
+        return written
+
+    def persist(self) -> None:
+        """Force a finished file to the disk."""
+        persist([self._folder / self._name])
+
+    def finish(self) -> WrittenFile | None:
+        """The file, which `persist` is yet to force to the disk; None where there were no rows."""
         if self._held:
             self._write()
         if self._writer is None:
             return None
         self._writer.close()
         path = self._folder / self._name
-        persist([path])
         [footer] = self._footer
         return WrittenFile(self._name, path.stat().st_size, self._stats.to_json(self._schema, footer))
 

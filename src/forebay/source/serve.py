@@ -9,7 +9,9 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import replace
+from functools import cache
 
 import pyarrow as pa
 
@@ -34,9 +36,14 @@ ROWS, BYTES = (
     8 * 1024 * 1024,
 )  # handed to views at a time: ten views look at each batch, whatever its size
 
-AT_A_TIME = (
-    4  # views whose files are written: most of it is waiting for the disk, or done without Python's lock
-)
+AT_A_TIME = 16  # views whose files the disk takes: each thread does nothing but wait
+
+
+@cache
+def _waiters() -> ThreadPoolExecutor:
+    """Of a worker, for all its tasks: starting threads takes longer than the disk does."""
+    return ThreadPoolExecutor(AT_A_TIME, "forebay-answer")
+
 
 _Row = tuple[str, str, bytes]
 _Judged = tuple[pa.RecordBatch, int | None]  # rows, and the end of windows that are closed for them
@@ -194,22 +201,31 @@ class _Task:
             router.late(as_rejected(connector, self._event_time, records))
 
     def _answers(self, router: Router) -> list[_Row]:
-        """Of all views, side by side: each encodes its file and forces it to the disk. Meanwhile the brokers take the letters,
-        which are durable when this returns.
+        """Of all views: each encodes its file, then the disk takes all of them side by side. Meanwhile the brokers take the
+        letters, which are durable when this returns.
         """
 
-        def answer(name: str) -> list[_Row]:
-            try:
-                return [(kind, name, body) for kind, body in self._outlets[name].answers()]
-            except Exception as error:  # whatever it is, it is this view's alone
-                self._failed[name] = error
-                return []
+        letters = _waiters().submit(router.finish)
+        answers: dict[str, list[_Row]] = {}
+        for name, outlet in self._outlets.items():
+            with self._alone(name):
+                answers[name] = [(kind, name, body) for kind, body in outlet.answers()]
+        persisted = {name: _waiters().submit(self._outlets[name].persist) for name in answers}
+        rows: list[_Row] = []
+        for name, done in persisted.items():
+            with self._alone(name):
+                done.result()
+                rows += answers[name]
+        letters.result()
+        return rows
 
-        with ThreadPoolExecutor(AT_A_TIME, "forebay-answer") as pool:
-            letters = pool.submit(router.finish)
-            answers = [row for rows in pool.map(answer, self._outlets) for row in rows]
-            letters.result()
-        return answers
+    @contextmanager
+    def _alone(self, view: str) -> Iterator[None]:
+        """Whatever fails here, it is this view's alone."""
+        try:
+            yield
+        except Exception as error:
+            self._failed[view] = error
 
     def _failures(self) -> Iterator[_Row]:
         for name, reason in self._failed.items():

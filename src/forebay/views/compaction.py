@@ -9,6 +9,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -17,8 +18,8 @@ from deltalake import DeltaTable
 from forebay.files import persist
 from forebay.object_path import TablePath, parquet_file
 from forebay.source.file_statistics import FileStatistics
-from forebay.source.parquet_file import writer_of
-from forebay.views.delta_entry import added, removed, write_beside_others, write_entry
+from forebay.source.parquet_file import BYTES, ROWS, writer_of
+from forebay.views.delta_entry import added, now_ms, removed, write_beside_others, write_entry
 from forebay.views.merged import MergedFiles
 
 FAN = 8
@@ -81,31 +82,36 @@ def data_files(table: DeltaTable) -> list[DataFile]:
     ]
 
 
+class Merge(NamedTuple):
+    """What a merge made: the table's version that has it, and the file."""
+
+    version: int
+    file: DataFile
+
+
 def merge(
     folder: TablePath,
-    table: DeltaTable,
+    schema: pa.Schema,
+    version: int,
     files: Sequence[DataFile],
     merged: MergedFiles,
     *,
     others_append: bool = False,
-) -> None:
+) -> Merge:
     """Replace these files by one. The commit says that no row has changed, so no subscriber sees one.
 
-    `table` is as of its newest version, and is not afterwards. FileExistsError if somebody else has made a newer one, and
-    if others append, one that did not only append.
+    `version` is the table's newest, `schema` the one it has there. FileExistsError if somebody else has made a newer one, and
+    if others append, one that did not only append. What was made is on the disk when this returns.
     """
-    schema = pa.schema(table.schema().to_arrow())
     name = f"part-merged-{uuid.uuid4()}.parquet"
     statistics, written = FileStatistics(), list[pq.FileMetaData]()
     try:
+        counts = [0] * len(files)
         with writer_of(folder / name, schema, written) as writer:
-            counts = []
-            for file in files:
-                counts.append(0)
-                for rows in _rows(folder, file, schema):
-                    writer.write_batch(rows)
+            for group in _row_groups(folder, files, schema, counts):
+                writer.write_table(group)
+                for rows in group.to_batches():
                     statistics.see(rows)
-                    counts[-1] += rows.num_rows
         persist([folder / name])
         merged.write(name, [(file.path, count) for file, count in zip(files, counts, strict=True)])
         size = (folder / name).stat().st_size
@@ -113,13 +119,35 @@ def merge(
         actions = [added(name, size, statistics.to_json(schema, footer), changes=False)]
         actions += [removed(file.path, file.size, changes=False) for file in files]
         if others_append:
-            write_beside_others(folder, table.version(), actions)
+            made = write_beside_others(folder, version, actions)
         else:
-            write_entry(folder, table.version() + 1, actions, {})
+            made = version + 1
+            write_entry(folder, made, actions, {})
+        return Merge(made, DataFile(name, size, sum(counts), now_ms()))
     except BaseException:
         (folder / name).unlink(missing_ok=True)
         merged.forget(name)
         raise
+
+
+def _row_groups(
+    folder: TablePath, files: Sequence[DataFile], schema: pa.Schema, counts: list[int]
+) -> Iterator[pa.Table]:
+    """The rows of all files in their order, as much at a time as makes a row group: a group for each of many small files
+    would cost more than their rows. `counts` is given how many rows each file has.
+    """
+    held: list[pa.RecordBatch] = []
+    rows = size = 0
+    for place, file in enumerate(files):
+        for batch in _rows(folder, file, schema):
+            counts[place] += batch.num_rows
+            held.append(batch)
+            rows, size = rows + batch.num_rows, size + batch.nbytes
+            if rows >= ROWS or size >= BYTES:
+                yield pa.Table.from_batches(held, schema).combine_chunks()
+                held, rows, size = [], 0, 0
+    if held:
+        yield pa.Table.from_batches(held, schema).combine_chunks()
 
 
 def _rows(folder: TablePath, file: DataFile, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
@@ -130,6 +158,8 @@ def _rows(folder: TablePath, file: DataFile, schema: pa.Schema) -> Iterator[pa.R
 
 def as_in(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """With the table's columns: a file from before a column or a field of one was added has NULL there."""
+    if rows.schema.equals(schema):
+        return rows
     known = set(rows.schema.names)
     arrays = [
         _as_type(rows.column(field.name), field.type)

@@ -60,15 +60,16 @@ def write_entry(
     sync(log)
 
 
-def write_beside_others(table: TablePath, version: int, actions: Sequence[Mapping[str, Any]]) -> None:
-    """Make a version after this one, of a table that others append to. FileExistsError if one of them did more than that.
+def write_beside_others(table: TablePath, version: int, actions: Sequence[Mapping[str, Any]]) -> int:
+    """Make a version after this one, of a table that others append to; returns which. FileExistsError if one of them did more
+    than that.
 
     What was worked out of `version` holds as long as files have only come since.
     """
     while True:
         try:
             write_entry(table, version + 1, actions, {})
-            return
+            return version + 1
         except FileExistsError:
             others = [json.loads(line) for line in entry_of(table, version + 1).read_text().splitlines()]
             if any(kind not in ("commitInfo", "txn", "add") for action in others for kind in action):

@@ -336,9 +336,11 @@ class ViewTable:
         self._written = (
             None  # until it is known again: an error may leave a version that nobody here has seen
         )
-        self._tidier.step(self.open(), self._persist)
-        self._persist()
-        self._written = self.open().version()
+        version = self._tidier.step(self.open(), self._persist)
+        if version is None:
+            self._persist()
+            version = self.open().version()
+        self._durable = self._written = version
 
     def sum_up(self) -> None:
         """Write a Delta checkpoint: readers open the table by it, and by the entries since. deltalake does so by itself

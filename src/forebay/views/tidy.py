@@ -68,16 +68,17 @@ class Tidier:
         self._written += files
         return self._written >= EVERY
 
-    def step(self, table: DeltaTable, persist: Callable[[], None]) -> None:
-        """Do what is to be done; `persist` forces to the disk what was committed.
+    def step(self, table: DeltaTable, persist: Callable[[], None]) -> int | None:
+        """Do what is to be done; `persist` forces to the disk what deltalake has committed. Returns the table's newest version,
+        which is on the disk; None where it is not known, because something failed.
 
         Whatever fails is tried again later: the batch is in the table, and goes on.
         """
         self._written = 0
         try:
-            self._set_properties(table)
+            self._set_properties(table, persist)
             self._versions.begin_merging(table.version())
-            files = self._merge(table, persist)
+            version, files = self._merge(table)
             before, needed = now_ms() - self._retention_ms, {file.path for file in files}
             self._versions.expire(before, needed)
             self._versions.remove_merged(max(before, now_ms() - MERGED_MS), needed)
@@ -86,22 +87,30 @@ class Tidier:
             self._sweep_daily(before)
         except (DeltaError, OSError, pa.ArrowException) as error:
             log.warning("the table at %s could not be tidied now: %s", self._path, error)
+            return None
+        return version
 
-    def _set_properties(self, table: DeltaTable) -> None:
+    def _set_properties(self, table: DeltaTable, persist: Callable[[], None]) -> None:
         """Also of tables that an earlier version has made."""
         known = table.metadata().configuration
         if any(known.get(key) != value for key, value in PROPERTIES.items()):
             table.alter.set_table_properties(PROPERTIES)
-
-    def _merge(self, table: DeltaTable, persist: Callable[[], None]) -> list[compaction.DataFile]:
-        """Returns the files that the table has afterwards."""
-        began = time.monotonic()
-        files = compaction.data_files(table)
-        while (due := compaction.due(files)) and time.monotonic() - began < BUDGET_S:
-            compaction.merge(self._path, table, due, self._versions.merged, others_append=self._others_append)
             persist()
-            files = compaction.data_files(table)
-        return files
+
+    def _merge(self, table: DeltaTable) -> tuple[int, list[compaction.DataFile]]:
+        """Returns the table's version and its files afterwards. What a merge changes is known: deltalake would list the log
+        again after each, and that is most of what a step costs.
+        """
+        began = time.monotonic()
+        version, files = table.version(), compaction.data_files(table)
+        schema = pa.schema(table.schema().to_arrow())
+        while (due := compaction.due(files)) and time.monotonic() - began < BUDGET_S:
+            version, made = compaction.merge(
+                self._path, schema, version, due, self._versions.merged, others_append=self._others_append
+            )
+            gone = {file.path for file in due}
+            files = [*(file for file in files if file.path not in gone), made]
+        return version, files
 
     def _mark(self, what: str) -> None:
         mark = self._path / OWN / what

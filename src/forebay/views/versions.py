@@ -14,12 +14,12 @@ from typing import Any
 from urllib.parse import unquote
 
 from forebay.files import make_folder, write_whole
-from forebay.object_path import TablePath, files_in
+from forebay.object_path import TablePath, files_in, names_in
 from forebay.views.delta_entry import entry_of
 from forebay.views.merged import MergedFiles
 from forebay.views.paths import OWN
 
-LIVE = 1_000  # versions that stay in the Delta log, besides those that a reader needs to open the table
+LIVE = 300  # versions that stay in the Delta log, besides those that a reader needs to open the table
 SEGMENT = 200  # versions in a segment: as many are read or removed at a time, in some 50 ms
 CHECKPOINTS_KEPT = 2  # somebody may be opening the table by the one before
 
@@ -181,7 +181,9 @@ class Versions:
         return TableVersion(number, at_ms, found.added, found.removed, found.changed, found.dropped)
 
     def _numbers(self) -> list[int]:
-        return sorted(_first(path) for path in self._log.glob("*.json") if path.stem.isdigit())
+        return sorted(
+            int(name[:20]) for name in names_in(self._log) if name.endswith(".json") and name[:-5].isdigit()
+        )
 
     def _segment_files(self) -> list[TablePath]:
         return files_in(self._segments, "*.jsonl")
