@@ -108,7 +108,7 @@ class HdfsServer:
         conf = self.folder / "conf"
         conf.mkdir(parents=True)
         here = "127.0.0.1"
-        _write(conf / "core-site.xml", {"fs.defaultFS": f"hdfs://{here}:{self.port}"})
+        write_settings(conf / "core-site.xml", {"fs.defaultFS": f"hdfs://{here}:{self.port}"})
         settings = {
             "dfs.namenode.name.dir": (self.folder / "name").as_uri(),
             "dfs.datanode.data.dir": (self.folder / "data").as_uri(),
@@ -120,10 +120,10 @@ class HdfsServer:
             "dfs.permissions.enabled": "false",
             "dfs.namenode.safemode.extension": "0",
         }
-        _write(conf / "hdfs-site.xml", settings)
+        write_settings(conf / "hdfs-site.xml", settings)
 
 
-def _write(path: Path, settings: dict[str, str]) -> None:
+def write_settings(path: Path, settings: dict[str, str]) -> None:
     rows = "".join(
         f"<property><name>{key}</name><value>{value}</value></property>" for key, value in settings.items()
     )

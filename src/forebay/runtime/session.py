@@ -588,12 +588,10 @@ class Session:
                     self._spark.stop()
             if self._views.state_server is not None:
                 self._views.state_server.close()
-            self._health.close()
-            self._sources.close()
-            self._tables.close()
-            self._outcomes.close()
-            self._audit.close()
-            self._catalog.close()
+            for part in (
+                self._health, self._sources, self._tables, self._outcomes, self._audit, self._catalog,
+            ):  # fmt: skip
+                part.close()
             self._closed = True
 
     def _check_open(self) -> None:
