@@ -113,10 +113,11 @@ def test_a_process_joins_its_group_when_its_first_batch_is_done_which_reads_noth
     own = {datasource.SHARE: str(tmp_path / "share"), datasource.SHARED: str(tmp_path / "views.json")}
     driver = kafka_source(options)
     planner = datasource.ForebaySource({**options, **own}).streamReader(to_spark(NUMBERS))
+    ended = threading.Event()  # until then, partitions are not given up before a batch that was planned is done
     try:
         start = planner.initialOffset()
         assert driver.share is not None
-        driver.share.join(tmp_path / "share", lambda: None, lambda: True)
+        driver.share.join(tmp_path / "share", lambda: None, lambda: not ended.is_set())
         first = planner.latestOffset(start, ReadAllAvailable())
         assert first != start, "Spark makes a batch of it"
         assert driver.count(start, first) == 0
@@ -127,6 +128,7 @@ def test_a_process_joins_its_group_when_its_first_batch_is_done_which_reads_noth
             "it is assigned all partitions",
         )
     finally:
+        ended.set()
         planner.stop()
         driver.close()
 

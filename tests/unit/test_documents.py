@@ -47,7 +47,7 @@ FRAGMENTS = {
     ("docs/how-to/from-plain-spark.md", "elsewhere"): 1,
     ("docs/monitoring.md", "theirs"): 1,
     ("docs/sql.md", "grammar"): 3,
-    ("docs/storage.md", "theirs"): 2,
+    ("docs/storage.md", "theirs"): 3,
 }
 
 BLOCKS = [block for path in pages() for block in blocks_of(path)]
