@@ -6,10 +6,12 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from filelock import FileLock
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "integration"))
 
@@ -35,15 +37,17 @@ def cluster(broker: DevStack) -> Cluster:
 @pytest.fixture(scope="session")
 def chromium() -> str:
     """Where Chromium is. Debian's package is installed where this is root; elsewhere these tests say that it is missing."""
-    for name in ("chromium", "chromium-browser", "google-chrome"):
-        if found := shutil.which(name):
-            return found
-    if os.geteuid() == 0 and shutil.which("apt-get"):
-        quiet = {"check": False, "capture_output": True, "timeout": 280}
-        subprocess.run(["apt-get", "update", "-q"], **quiet)  # type: ignore[call-overload]
-        subprocess.run(["apt-get", "install", "-qy", "--no-install-recommends", "chromium"], **quiet)  # type: ignore[call-overload]
-        if found := shutil.which("chromium"):
-            return found
+    # Two workers of pytest must not install at once: apt-get refuses the second.
+    with FileLock(Path(tempfile.gettempdir()) / "forebay-tests-chromium.lock"):
+        for name in ("chromium", "chromium-browser", "google-chrome"):
+            if found := shutil.which(name):
+                return found
+        if os.geteuid() == 0 and shutil.which("apt-get"):
+            quiet = {"check": False, "capture_output": True, "timeout": 280}
+            subprocess.run(["apt-get", "update", "-q"], **quiet)  # type: ignore[call-overload]
+            subprocess.run(["apt-get", "install", "-qy", "--no-install-recommends", "chromium"], **quiet)  # type: ignore[call-overload]
+            if found := shutil.which("chromium"):
+                return found
     pytest.skip("Chromium is not installed, and cannot be here: apt-get install chromium")
 
 

@@ -113,7 +113,9 @@ def test_a_process_joins_its_group_when_its_first_batch_is_done_which_reads_noth
     own = {datasource.SHARE: str(tmp_path / "share"), datasource.SHARED: str(tmp_path / "views.json")}
     driver = kafka_source(options)
     planner = datasource.ForebaySource({**options, **own}).streamReader(to_spark(NUMBERS))
-    ended = threading.Event()  # until then, partitions are not given up before a batch that was planned is done
+    ended = (
+        threading.Event()
+    )  # until then, partitions are not given up before a batch that was planned is done
     try:
         start = planner.initialOffset()
         assert driver.share is not None
