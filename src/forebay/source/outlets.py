@@ -87,7 +87,6 @@ class RowOutlet:
         self._program = program
         self._schema = output_schema(program)
         self._file = ParquetFile(table, "part")
-        self._written = False
 
     def see(self, rows: pa.RecordBatch, closed_ms: int | None) -> None:
         if self._program.where is not None:
@@ -99,12 +98,10 @@ class RowOutlet:
     def answers(self) -> Iterator[tuple[str, bytes]]:
         written = self._file.finish()
         if written is not None:
-            self._written = True
             yield FILE, json.dumps(written).encode()
 
     def persist(self) -> None:
-        if self._written:
-            self._file.persist()
+        self._file.persist()
 
     def discard(self) -> None:
         self._file.discard()

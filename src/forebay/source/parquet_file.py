@@ -34,7 +34,7 @@ class ParquetFile:
 
     def __init__(self, folder: TablePath, prefix: str) -> None:
         self._folder = folder
-        self._name = f"{prefix}-{uuid.uuid4()}.parquet"
+        self.name = f"{prefix}-{uuid.uuid4()}.parquet"
         self._writer: pq.ParquetWriter | None = None
         self._schema: pa.Schema | None = None
         self._footer: list[pq.FileMetaData] = []
@@ -55,13 +55,13 @@ class ParquetFile:
     def close(self) -> WrittenFile | None:
         """The file, on the disk; None where there were no rows."""
         written = self.finish()
-        if written is not None:
-            self.persist()
+        self.persist()
         return written
 
     def persist(self) -> None:
-        """Force a finished file to the disk."""
-        persist([self._folder / self._name])
+        """Force a finished file to the disk, if there is one."""
+        if self._writer is not None:
+            persist([self._folder / self.name])
 
     def finish(self) -> WrittenFile | None:
         """The file, which `persist` is yet to force to the disk; None where there were no rows."""
@@ -70,9 +70,9 @@ class ParquetFile:
         if self._writer is None:
             return None
         self._writer.close()
-        path = self._folder / self._name
+        path = self._folder / self.name
         [footer] = self._footer
-        return WrittenFile(self._name, path.stat().st_size, self._stats.to_json(self._schema, footer))
+        return WrittenFile(self.name, path.stat().st_size, self._stats.to_json(self._schema, footer))
 
     def discard(self) -> None:
         """Nobody will know of it: it is removed."""
@@ -80,14 +80,14 @@ class ParquetFile:
         if self._writer is not None:
             with suppress(OSError):  # of a full disk, maybe
                 self._writer.close()
-            (self._folder / self._name).unlink(missing_ok=True)
+            (self._folder / self.name).unlink(missing_ok=True)
 
     def _write(self) -> None:
         rows = pa.Table.from_batches(self._held).combine_chunks()
         self._held, self._rows, self._bytes = [], 0, 0
         if self._writer is None:
             self._schema = rows.schema
-            self._writer = writer_of(self._folder / self._name, rows.schema, self._footer)
+            self._writer = writer_of(self._folder / self.name, rows.schema, self._footer)
         self._writer.write_table(rows)
         for batch in rows.to_batches():
             self._stats.see(batch)

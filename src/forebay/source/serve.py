@@ -99,7 +99,7 @@ class _Task:
 
     def run(self) -> Iterator[_Row]:
         for view in self._serving.views:
-            try:
+            with self._alone(view.name):
                 self._outlets[view.name] = outlet_of(
                     view,
                     self._event_time,
@@ -108,8 +108,6 @@ class _Task:
                     self._of_key,
                     self._serving.marks.watermark_ms,
                 )
-            except Exception as error:
-                self._failed[view.name] = error
         connector = default_registry().make(self._config)
         names = [view.name for view in self._serving.views]
         router = TreatingRouter(

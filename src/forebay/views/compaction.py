@@ -6,19 +6,15 @@ file, which is then in a higher tier. Bytes would not do: ten Parquet files of t
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
-from forebay.files import persist
 from forebay.object_path import TablePath, parquet_file
-from forebay.source.file_statistics import FileStatistics
-from forebay.source.parquet_file import BYTES, ROWS, writer_of
+from forebay.source.parquet_file import ParquetFile
 from forebay.views.delta_entry import added, now_ms, removed, write_beside_others, write_entry
 from forebay.views.merged import MergedFiles
 
@@ -83,10 +79,10 @@ def data_files(table: DeltaTable) -> list[DataFile]:
 
 
 class Merge(NamedTuple):
-    """What a merge made: the table's version that has it, and the file."""
+    """What a merge made: the table's version that has it, and the file. None where there were no rows."""
 
     version: int
-    file: DataFile
+    file: DataFile | None
 
 
 def merge(
@@ -103,51 +99,30 @@ def merge(
     `version` is the table's newest, `schema` the one it has there. FileExistsError if somebody else has made a newer one, and
     if others append, one that did not only append. What was made is on the disk when this returns.
     """
-    name = f"part-merged-{uuid.uuid4()}.parquet"
-    statistics, written = FileStatistics(), list[pq.FileMetaData]()
+    made, counts = ParquetFile(folder, "part-merged"), list[int]()
     try:
-        counts = [0] * len(files)
-        with writer_of(folder / name, schema, written) as writer:
-            for group in _row_groups(folder, files, schema, counts):
-                writer.write_table(group)
-                for rows in group.to_batches():
-                    statistics.see(rows)
-        persist([folder / name])
-        merged.write(name, [(file.path, count) for file, count in zip(files, counts, strict=True)])
-        size = (folder / name).stat().st_size
-        [footer] = written
-        actions = [added(name, size, statistics.to_json(schema, footer), changes=False)]
-        actions += [removed(file.path, file.size, changes=False) for file in files]
+        for file in files:
+            counts.append(0)
+            for rows in _rows(folder, file, schema):
+                made.add(rows)
+                counts[-1] += rows.num_rows
+        written = made.close()
+        actions = [removed(file.path, file.size, changes=False) for file in files]
+        if written is not None:
+            merged.write(
+                written.path, [(file.path, count) for file, count in zip(files, counts, strict=True)]
+            )
+            actions.insert(0, added(*written, changes=False))
         if others_append:
-            made = write_beside_others(folder, version, actions)
+            version = write_beside_others(folder, version, actions)
         else:
-            made = version + 1
-            write_entry(folder, made, actions, {})
-        return Merge(made, DataFile(name, size, sum(counts), now_ms()))
+            version += 1
+            write_entry(folder, version, actions, {})
     except BaseException:
-        (folder / name).unlink(missing_ok=True)
-        merged.forget(name)
+        made.discard()
+        merged.forget(made.name)
         raise
-
-
-def _row_groups(
-    folder: TablePath, files: Sequence[DataFile], schema: pa.Schema, counts: list[int]
-) -> Iterator[pa.Table]:
-    """The rows of all files in their order, as much at a time as makes a row group: a group for each of many small files
-    would cost more than their rows. `counts` is given how many rows each file has.
-    """
-    held: list[pa.RecordBatch] = []
-    rows = size = 0
-    for place, file in enumerate(files):
-        for batch in _rows(folder, file, schema):
-            counts[place] += batch.num_rows
-            held.append(batch)
-            rows, size = rows + batch.num_rows, size + batch.nbytes
-            if rows >= ROWS or size >= BYTES:
-                yield pa.Table.from_batches(held, schema).combine_chunks()
-                held, rows, size = [], 0, 0
-    if held:
-        yield pa.Table.from_batches(held, schema).combine_chunks()
+    return Merge(version, written and DataFile(written.path, written.size, sum(counts), now_ms()))
 
 
 def _rows(folder: TablePath, file: DataFile, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
@@ -158,7 +133,7 @@ def _rows(folder: TablePath, file: DataFile, schema: pa.Schema) -> Iterator[pa.R
 
 def as_in(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """With the table's columns: a file from before a column or a field of one was added has NULL there."""
-    if rows.schema.equals(schema):
+    if rows.schema.equals(schema, check_metadata=True):
         return rows
     known = set(rows.schema.names)
     arrays = [

@@ -109,7 +109,7 @@ class Tidier:
                 self._path, schema, version, due, self._versions.merged, others_append=self._others_append
             )
             gone = {file.path for file in due}
-            files = [*(file for file in files if file.path not in gone), made]
+            files = [*(file for file in files if file.path not in gone), *([made] if made else [])]
         return version, files
 
     def _mark(self, what: str) -> None:
